@@ -282,7 +282,7 @@ _WINDOWS = WindowRates(
     channel_seconds=3e-6,
     channel_instruction=0.9e-9,
     channel_row_seconds=0.5e-6,
-    channel_registers=236,
+    channel_registers=216,
 )
 """Registers from ptxas of CUDA 13.0; times of bands and of channels are guessed; the rest with a
 cold L2 (docs/measured/pooling.md)."""

@@ -40,7 +40,7 @@ _PARTS = 4
 """Parts of a multiprocessor, each with a scheduler and registers."""
 _SKIPPED = 32
 """Products of a row of a window from which those of no result are left out."""
-_BRANCH, _ROW, _ACCESS, _WRITE = 3, 12, 4, 8
+_BRANCH, _ROW, _ACCESS, _WRITE = 3, 12, 3, 5
 """Instructions of a row of a window, of a row that a thread reads, of an access to it, and of one
 that it writes."""
 _ELEMENT = 2
