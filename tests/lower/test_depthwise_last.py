@@ -77,6 +77,16 @@ def test_norms_and_activations_are_computed_with_the_convolution() -> None:
     assert ("batch_norm",) not in _launched(plan)
 
 
+def test_what_follows_is_computed_with_it_whoever_reads_that() -> None:
+    """The last convolution is too small for another order: it reads a copy, in 16 bits."""
+    module = Squeezed().eval()
+    steps = (module.first, nn.ReLU(), module.depthwise, module.norm, nn.SiLU(), module.last)
+    plan = _plan(nn.Sequential(*steps, nn.ReLU()), torch.bfloat16)
+    kernel = _pooling(plan)
+    assert kernel.operators[-2:] == ("batch_norm", "silu")
+    assert kernel.output.dtype.itemsize == 2
+
+
 def test_means_are_one_launch() -> None:
     plan = _plan(Squeezed().eval(), torch.bfloat16)
     launches = list(_launched(plan))

@@ -115,11 +115,12 @@ def by_place(
     graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
 ) -> frozenset[str]:
     """Those of the values that are computed in the order of memory: what reduces or pools, steps on
-    totals alone, what needs the totals of its own place, what other such convolutions read, and the
-    steps before."""
+    totals alone, steps after depthwise convolutions, what needs the totals of its own place, what
+    other such convolutions read, and the steps before."""
     users = graph.users()
     known = {node.name: node for node in graph.nodes}
     totals = _steps_on_totals(graph, channels)
+    epilogues = _epilogues_of_depthwise(graph, channels)
     sources = {node.name: node.inputs[0] for node in graph.nodes if node.name in convolutions}
     found: set[str] = set()
     for node in reversed(graph.nodes):
@@ -129,12 +130,28 @@ def by_place(
         if (
             isinstance(node.kind, Reduce | Window | Project)
             or node.name in totals
+            or node.name in epilogues
             or _needs_its_place(node, known)
             or any(name in found for name in readers)
             or any(sources.get(name) == node.name for name in readers)
         ):
             found.add(node.name)
     return frozenset(found)
+
+
+def _epilogues_of_depthwise(graph: Graph, channels: Mapping[str, int]) -> set[str]:
+    """Steps that such a convolution's kernel computes with its result, and narrows it."""
+    users = graph.users()
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.name not in channels:
+            continue
+        is_step = isinstance(node.kind, Pointwise) and any(
+            name in found and len(users[name]) == 1 for name in node.inputs
+        )
+        if is_step or (isinstance(node.kind, Window) and node.kind.op is Pooling.DOT):
+            found.add(node.name)
+    return found
 
 
 def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:

@@ -36,6 +36,8 @@ _WARP_FLOPS = 64
 """FLOPs of one multiply-add of a warp."""
 _REGISTERS = 42
 """Registers of a thread for addresses and places."""
+_COMPUTED = 24
+"""More of them where what is pooled is computed of several operands."""
 _PARTS = 4
 """Parts of a multiprocessor, each with a scheduler and registers."""
 _SKIPPED = 32
@@ -85,7 +87,8 @@ class Channels:
         others = len(self.tensors) - 1 - len(self._read)
         kept = prod(self.window.size) + sums + self.columns + others
         read = sum(max(1, vector * it.dtype.itemsize // _WIDEST) for it in self._read)
-        return kept * vector + read * self.columns + _REGISTERS
+        computed = _COMPUTED if self.prologue_inputs > 1 else 0
+        return kept * vector + read * self.columns + computed + _REGISTERS
 
     @property
     def shared(self) -> int:
