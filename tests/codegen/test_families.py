@@ -48,6 +48,15 @@ class ChannelsLast(nn.Module):
         return self.second(F.relu(self.first(x))) * 2
 
 
+class DepthwiseLast(ChannelsLast):
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(32, 32, 5, padding=2, groups=32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.silu(self.depthwise(F.relu(self.first(x))))) * 2
+
+
 class Convolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +107,7 @@ CASES = {
     "pooling": Case(Pooling(), ((16, 8, 64, 64),)),
     "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
     "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER, A100),
+    "depthwise_last": Case(DepthwiseLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER, A100),
     "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
     "attention": Case(Attention(), ((8, 16, 300, 80), (8, 16, 512, 80), (300, 512))),
     "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),

@@ -32,6 +32,24 @@ _ALLOWED = {
 }
 
 
+_ALLOWED_OF_CHANNELS = {
+    "bfloat16, 7 x 7": 7e-2,
+    "float32, every other, with an epilogue": 2e-6,
+    "float16, far apart, scaled, with an epilogue": 8e-3,
+    "any channels, rows left out": 3e-6,
+}
+"""Of channels that are last."""
+
+
+@pytest.mark.parametrize("name", _ALLOWED_OF_CHANNELS)
+def test_depthwise_of_last_channels_on_the_emulator(
+    name: str, run_script: Callable[..., Any]
+) -> None:
+    seen = run_script(_FOLDER / "channel_windows.py", name)
+    assert seen["findings"] == []
+    assert max(seen["worst"].values()) <= _ALLOWED_OF_CHANNELS[name], seen["worst"]
+
+
 @pytest.mark.parametrize("name", _ALLOWED)
 def test_pooling_on_the_emulator(name: str, run_script: Callable[..., Any]) -> None:
     seen = run_script(_FOLDER / "windows.py", name)

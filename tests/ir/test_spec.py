@@ -68,6 +68,12 @@ def window(size: int, *, stride: int = 1, padding: int = 0, result: int = 3) -> 
     return node(kind, tensor(2, result))
 
 
+def by_channel(size: int, channels: int = 1, weights: str = "x") -> Node:
+    """A depthwise convolution of two rows of three channels."""
+    kind = Window(Pooling.DOT_LAST, (size, channels), (1, 1), (0, 0), (1, 1))
+    return node(kind, tensor(3 - size, 4 - channels), ("x", weights))
+
+
 PRODUCT = node(Contract("ab", "bc", "ac"), tensor(2, 4), ("x", "y"))
 START = Dim.static(1)
 
@@ -86,6 +92,7 @@ START = Dim.static(1)
         window(3, stride=1, padding=1),
         window(2, stride=2, padding=1, result=2),
         window(1, stride=2, result=2),
+        by_channel(2),
         node(Gather(1), tensor(2, 4), ("x", "i")),
         node(Concat(0), tensor(4, 3), ("x", "x")),
         node(Pad((1, 0), (0, -1), 0.0), tensor(3, 2)),
@@ -139,6 +146,10 @@ def test_well_formed(good: Node) -> None:
         (window(2, stride=1), "finds 3 windows in 3"),
         (replace(window(1), type=tensor(4, 3)), "pools"),
         (window(1, stride=0), "below 1"),
+        (by_channel(1), "weights of another shape"),
+        (by_channel(2, weights="y"), "weights of another shape"),
+        (by_channel(2, channels=2), "several channels"),
+        (replace(by_channel(2), inputs=("x",)), "only products have weights"),
         (node(Window(Pooling.SUM, (1,), (1, 1), (0,), (1,))), "other than 1 numbers"),
         (node(Window(Pooling.SUM, (1,), (1,), (0,), (1,)), tensor(2, 3, dtype=DType.F64)), "type"),
         (node(Gather(0), inputs=("x",)), "by another"),

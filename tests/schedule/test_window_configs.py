@@ -183,3 +183,55 @@ def test_threads_of_bands_have_room(size: int, stride: int, dtype: DType) -> Non
         most = H200.shared_memory_per_block + reserved
         assert config.blocks * (config.shared + reserved) <= most
         assert config.outputs % config.store == 0
+
+
+def _by_channel(
+    shape: tuple[int, ...], size: int, stride: int = 1, dtype: DType = DType.BF16
+) -> tuple[WindowConfig, ...]:
+    """Of a depthwise convolution of (images, height, width, channels), as above."""
+    window = Window(
+        op=Pooling.DOT_LAST,
+        size=(size, size, 1),
+        stride=(stride, stride, 1),
+        padding=(size // 2, size // 2, 0),
+        dilation=(1, 1, 1),
+    )
+    images, *sides, channels = shape
+    result = (images, *(-(-side // stride) for side in sides), channels)
+    source, output, weights = (
+        TensorType(dtype, tuple(map(Dim.static, sizes)))
+        for sizes in (shape, result, (size, size, channels))
+    )
+    return window_configs(window, output, [source, weights], H200)
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F32])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_threads_of_channels_have_room(size: int, stride: int, dtype: DType) -> None:
+    *configs, general = _by_channel((32, 28, 28, 240), size, stride, dtype)
+    assert general.way is WindowWay.ELEMENTS and len(configs) > 2
+    for config in configs:
+        warps = config.threads * config.blocks // 32
+        registers = H200.registers_per_sm // 4 // -(-warps // 4) // 32
+        sums = ((size - 1) // stride + 1) * config.outputs
+        assert config.way is WindowWay.CHANNELS
+        assert registers >= (size * size + sums) * config.vector
+        assert config.vector * dtype.itemsize <= 16
+
+
+def test_maps_of_seven_are_one_segment_of_whole_rows() -> None:
+    """Products with what is outside are left out, and rows of another segment are not read."""
+    first, *_ = _by_channel((32, 7, 7, 768), 7)
+    assert (first.outputs, first.steps) == (7, 7)
+
+
+@pytest.mark.parametrize(("channels", "most"), [(97, 1), (98, 2), (100, 4), (96, 8)])
+def test_channels_are_whole_accesses(channels: int, most: int) -> None:
+    configs = _by_channel((32, 14, 14, channels), 3)[:-1]
+    assert configs and all(most % config.vector == 0 for config in configs)
+
+
+def test_wide_elements_of_channels_are_for_themselves() -> None:
+    (general,) = _by_channel((8, 30, 30, 16), 3, dtype=DType.F64)
+    assert general.way is WindowWay.ELEMENTS

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelwright.capture import capture, capture_module
-from kernelwright.codegen.cuda import cuda_source
+from kernelwright.codegen.cuda import cuda_source, kernel_unit
 from kernelwright.ir.configs import Feed, TensorCoreConfig, WindowConfig, WindowWay
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Conv
@@ -215,3 +215,27 @@ def test_depthwise_convolutions_compile_without_spills(
     configs = [k.config for k in plan.kernels if isinstance(k.config, WindowConfig)]
     assert [config.way for config in configs] == [WindowWay.BANDS]
     _expect_no_losses(plan)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "dtype"),
+    [(3, 1, torch.bfloat16), (3, 2, torch.float16), (5, 2, torch.float32), (7, 1, torch.bfloat16)],
+)
+def test_depthwise_convolutions_of_last_channels_compile_without_spills(
+    size: int, stride: int, dtype: torch.dtype
+) -> None:
+    """Norms and activations before them and after, between convolutions of the library's."""
+    norm, activation = torch.nn.BatchNorm2d, torch.nn.SiLU
+    depthwise = torch.nn.Conv2d(64, 64, size, stride, size // 2, groups=64, bias=False)
+    steps = (norm(64), activation(), depthwise, norm(64), activation())
+    first, last = torch.nn.Conv2d(16, 64, 3, bias=False), torch.nn.Conv2d(64, 16, 3)
+    module = torch.nn.Sequential(first, *steps, last, activation()).eval().to(dtype)
+    graph = rewrite(capture_module(module, (torch.zeros(32, 16, 114, 114, dtype=dtype),))).graph
+    names = [node.name for node in graph.nodes if isinstance(node.kind, Conv)]
+    left = Convolutions(left=dict.fromkeys(names, "as it is"), ours={})
+    plan = schedule(graph, H200, convolutions=left)
+    (kernel,) = (it for it in plan.kernels if isinstance(it.config, WindowConfig))
+    assert kernel.configured(WindowConfig).way is WindowWay.CHANNELS
+    report = compile_check(kernel_unit(plan, kernel.name), arch="sm_90a")
+    assert len(report.kernels) == 2
+    assert [str(it) for it in report.kernels if it.stack_bytes or it.spills] == []

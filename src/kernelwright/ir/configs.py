@@ -435,6 +435,8 @@ class WindowWay(StrEnum):
     """Planes are runs of memory; what windows share comes from the cache."""
     BANDS = "each block has bands of planes in shared memory"
     """Threads go down their columns of a band; sums of a few rows of the result stay."""
+    CHANNELS = "each thread has neighbouring channels"
+    """Channels are last. Threads go down a few columns; the sums stay likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,10 +449,11 @@ class WindowConfig:
     vector: int = 1
     """Elements of the source that one access moves."""
     outputs: int = 1
-    """Neighbouring elements of the result that a thread (WALK, BANDS) or a block (LINES) has."""
+    """Neighbouring elements of the result that a thread (WALK, BANDS) or a block (LINES) has, or
+    columns of them (CHANNELS)."""
     steps: int = 1
-    """Elements along the walk that a thread has (WALK, BANDS); accesses that it has in flight
-    (LINES)."""
+    """Elements along the walk that a thread has (WALK, BANDS, CHANNELS); accesses that it has in
+    flight (LINES)."""
     blocks: int = 1
     """Blocks that a multiprocessor holds at least."""
     planes: int = 1
@@ -482,6 +485,8 @@ class WindowConfig:
                     f"{self.outputs} columns and up to {self.steps} rows for a thread, stores of "
                     f"{self.store}"
                 )
+            case WindowWay.CHANNELS:
+                own = f"{self.outputs} columns and up to {self.steps} rows"
         each = f"{self.vector} elements each" if self.vector > 1 else "one element each"
         return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
 

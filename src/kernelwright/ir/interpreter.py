@@ -251,8 +251,11 @@ def _dots(kind: Window, x: torch.Tensor, shape: list[int], w: torch.Tensor) -> t
             value = value.index_select(dim, places.clamp(0, x.shape[dim] - 1))
             here = (places >= 0) & (places < x.shape[dim])
             inside = inside & here.reshape(-1, *[1] * (x.dim() - dim - 1))
-        places_of_tap: Any = (slice(None), *taps)
-        weight = w[places_of_tap].double().reshape(-1, *[1] * count)
+        if kind.op is Pooling.DOT_LAST:
+            weight = w[taps[:-1]].double()
+        else:
+            places_of_tap: Any = (slice(None), *taps)
+            weight = w[places_of_tap].double().reshape(-1, *[1] * count)
         total += torch.where(inside, value * weight, 0.0)
     return total.to(x.dtype)
 

@@ -190,6 +190,14 @@ class Pooling(StrEnum):
     DOT = "dot"
     """The sum of products with weights, which are the second input: of each channel, the dimension
     before those that are pooled, one for each place of a window. Outside as for a sum."""
+    DOT_LAST = "dot by channel"
+    """DOT of channels that are the last of the pooled dimensions. A window has one element along
+    it, and weights are (*size[:-1], channels)."""
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the second input has weights."""
+        return self in (Pooling.DOT, Pooling.DOT_LAST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from kernelwright.ir.interpreter import (
     scanned,
 )
 from kernelwright.ir.kinds import Constant as ConstantKind
-from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Pooling, Scan
+from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Scan
 from kernelwright.ir.plan import (
     Einsum,
     Kernel,
@@ -133,7 +133,7 @@ class PlanRun(GraphRun):
             case PooledSource(window=window):
                 source = [self.size(dim) for dim in kernel.anchor.source]
                 before = self.value(kernel.prologue, operands, source, [])
-                weights = operands[-1:] if window.op is Pooling.DOT else []
+                weights = operands[-1:] if window.op.has_weights else []
                 acc = pooled(window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 

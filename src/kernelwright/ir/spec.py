@@ -296,7 +296,7 @@ def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Window)
     weights = inputs[1:]
-    if len(weights) != (kind.op is Pooling.DOT) or inputs[0].tensor.dtype != node.tensor.dtype:
+    if len(weights) != kind.op.has_weights or inputs[0].tensor.dtype != node.tensor.dtype:
         yield "keeps the element type of its first input, and only products have weights"
         return
     count = len(kind.size)
@@ -307,7 +307,13 @@ def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
     if not 0 < count <= len(source) or source[:-count] != target[:-count]:
         yield f"pools {inputs[0].type} to {node.type}"
         return
-    if any(_hints(it.tensor) != [*source[-count - 1 : -count], *kind.size] for it in weights):
+    wanted = [*source[-count - 1 : -count], *kind.size]
+    if kind.op is Pooling.DOT_LAST:
+        wanted = [*kind.size[:-1], source[-1]]
+        if (kind.size[-1], kind.stride[-1], kind.padding[-1]) != (1, 1, 0):
+            yield f"has several channels in a window: {kind}"
+            return
+    if any(_hints(it.tensor) != wanted for it in weights):
         yield f"has weights of another shape than a channel's windows: {weights[0].type}"
         return
     if min(*kind.size, *kind.stride, *kind.dilation) < 1 or min(kind.padding) < 0:

@@ -16,6 +16,7 @@ from kernelwright.ir.kinds import (
     Patches,
     Permute,
     Pointwise,
+    Pooling,
     Reshape,
     Squeeze,
     ViewMap,
@@ -203,6 +204,10 @@ class MemoryOrder:
     def pool(self, node: Node, window: Window) -> str:
         """The pooling in two dimensions and the channels; along a third of what is left."""
         (place,) = self.places[node.inputs[0]]
+        if window.op is Pooling.DOT:
+            taps = self._nodes.permuted(f"{node.name}_taps", node.inputs[1], (1, 2, 0), node)
+            by_channel = replace(_with_single(window), op=Pooling.DOT_LAST)
+            return self.like(node, by_channel, (place, taps))
         if len(window.size) == 2:
             return self.like(node, _with_single(window), (place,))
         deep, across = _depth_and_plane(window)
@@ -248,6 +253,10 @@ class MemoryOrder:
             return Hoisted(parts=(), rest=node)
         types = {name: self._known[name].type for name in node.inputs}
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._nodes.taken))
+        read = {name for part in found.parts for name in part.inputs}
+        if node.name not in self._early and read.isdisjoint(self.places):
+            # Of parameters alone: no kernel of another value makes them, and a launch takes longer.
+            return Hoisted(parts=(), rest=node)
         channels = self._channels[node.name]
         for part in found.parts:
             # What is turned early reads totals of values in PyTorch's order, and so do its parts.

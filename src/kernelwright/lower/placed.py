@@ -107,6 +107,9 @@ def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -
         case Window(op=Pooling.MAXIMUM | Pooling.SUM, size=size):
             dims = node.tensor.rank - 2
             return 1 if channels == 1 and len(size) == dims and dims in (2, 3) else None
+        case Window(op=Pooling.DOT, size=size):
+            is_image = len(size) == 2 == node.tensor.rank - 2
+            return 1 if is_image and channels == 1 and own == [node.inputs[0]] else None
         case Concat(dim=1):
             return 1 if all(found[name] == 1 for name in own) else None
         case View(Squeeze(dims)):
@@ -130,11 +133,12 @@ def by_place(
     graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
 ) -> frozenset[str]:
     """Those of the values that are computed in the order of memory: what reduces or pools, steps on
-    totals alone, what needs the totals of its own place, what other such convolutions read, and the
-    steps before."""
+    totals alone, steps after depthwise convolutions, what needs the totals of its own place, what
+    other such convolutions read, and the steps before."""
     users = graph.users()
     known = {node.name: node for node in graph.nodes}
     totals = _steps_on_totals(graph, channels)
+    epilogues = _epilogues_of_depthwise(graph, channels)
     sources = {node.name: node.inputs[0] for node in graph.nodes if node.name in convolutions}
     found: set[str] = set()
     for node in reversed(graph.nodes):
@@ -144,12 +148,28 @@ def by_place(
         if (
             isinstance(node.kind, Reduce | Window | Project)
             or node.name in totals
+            or node.name in epilogues
             or _needs_its_place(node, known)
             or any(name in found for name in readers)
             or any(sources.get(name) == node.name for name in readers)
         ):
             found.add(node.name)
     return frozenset(found)
+
+
+def _epilogues_of_depthwise(graph: Graph, channels: Mapping[str, int]) -> set[str]:
+    """Steps that such a convolution's kernel computes with its result, and narrows it."""
+    users = graph.users()
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.name not in channels:
+            continue
+        is_step = isinstance(node.kind, Pointwise) and any(
+            name in found and len(users[name]) == 1 for name in node.inputs
+        )
+        if is_step or (isinstance(node.kind, Window) and node.kind.op is Pooling.DOT):
+            found.add(node.name)
+    return found
 
 
 def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:
@@ -160,11 +180,16 @@ def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:
     for node in graph.nodes:
         if isinstance(node.kind, Reduce | Project) or (
             isinstance(node.kind, Pointwise)
-            and any(name in found and known[name].type == node.type for name in node.inputs)
+            and any(name in found and _same_shape(known[name], node) for name in node.inputs)
             and all(name in found for name in node.inputs if name in channels)
         ):
             found.add(node.name)
     return found & channels.keys()
+
+
+def _same_shape(one: Node, other: Node) -> bool:
+    is_pair = isinstance(one.type, TensorType) and isinstance(other.type, TensorType)
+    return is_pair and one.tensor.shape == other.tensor.shape
 
 
 def turned_early(

@@ -282,8 +282,12 @@ _WINDOWS = WindowRates(
     band_seconds=4e-6,
     band_width=128,
     band_beside=0.1,
+    channel_seconds=3e-6,
+    channel_instruction=0.9e-9,
+    channel_row_seconds=0.5e-6,
+    channel_registers=216,
 )
-"""Registers from ptxas of CUDA 13.0; those of bands are guessed; the rest with a
+"""Registers from ptxas of CUDA 13.0; times of bands and of channels are guessed; the rest with a
 cold L2 (docs/measured/pooling.md)."""
 
 _SCANS = ScanRates(

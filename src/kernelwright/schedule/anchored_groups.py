@@ -104,7 +104,7 @@ class _Growth:
     def _longest_before(self) -> int:
         """An element that is in several windows is computed for each of them."""
         match self._anchor.kind:
-            case Window(op=Pooling.DOT):
+            case Window(op=Pooling.DOT | Pooling.DOT_LAST):
                 return _CHEAP_ONCE
             case Window(size=size, stride=stride) if any(
                 of > step for of, step in zip(size, stride, strict=True)
@@ -117,6 +117,7 @@ class _Growth:
         that is made of the group outside of it."""
         found: list[Node] = []
         last = self._anchor
+        inside = {node.name for node in (*before, self._anchor)}
         read = {name for node in (*before, self._anchor) for name in node.inputs}
         while True:
             readers = self._users[last.name]
@@ -128,11 +129,12 @@ class _Growth:
                 node.name in self._ours
                 and isinstance(node.kind, Pointwise)
                 and node.tensor.shape == last.tensor.shape
-                and len(read) <= _MOST_INPUTS
+                and len(read - inside) <= _MOST_INPUTS
             )
             if not joins:
                 return tuple(found)
             found.append(node)
+            inside.add(node.name)
             last = node
 
 

@@ -20,7 +20,7 @@ class Around:
     """What all groups of a graph ask about it."""
 
     def __init__(self, graph: Graph, ours: frozenset[str]) -> None:
-        products = (node.name for node in graph.nodes if isinstance(node.kind, Contract | Conv))
+        products = (node.name for node in graph.nodes if _is_product(node))
         self.ours = ours
         self.nodes = {node.name: node for node in graph.nodes}
         self.places = graph.places()
@@ -216,6 +216,16 @@ class Others:
             waiting.extend(it for it in alike if it.name not in seen)
             seen.update(it.name for it in alike)
         return False
+
+
+def _is_product(node: Node) -> bool:
+    """Whether its kernel has steps on the result: depthwise convolutions among them."""
+    match node.kind:
+        case Contract() | Conv():
+            return True
+        case Window(op):
+            return op.has_weights
+    return False
 
 
 def _same_shape(one: Node, other: Node) -> bool:

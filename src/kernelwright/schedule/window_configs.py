@@ -9,6 +9,7 @@ from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.window_bands import band_configs
+from kernelwright.schedule.window_channels import channel_configs
 
 _WORD = 64
 """The kernels keep a bit for each element of a row, and for each plane of a window."""
@@ -117,6 +118,9 @@ def window_configs(
     prologue_inputs: int = 1,
 ) -> tuple[WindowConfig, ...]:
     """What the tuner tries for a pooling, in this order."""
+    general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
+    if window.op is Pooling.DOT_LAST:
+        return (*channel_configs(window, output, inputs, prologue_inputs, machine), general)
     is_dot = window.op is Pooling.DOT
     wide = [
         kind
@@ -127,7 +131,6 @@ def window_configs(
     widths = [kind.shape[-1].hint for kind in wide] or [1]
     vector = _vector(max(sizes), widths[0], machine)
     line = _line(window, output, vector, machine)
-    general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
     if is_dot:
         # Of wide accesses, more columns than registers hold may be the fewest.
         halves = [vector >> times for times in range(3) if vector >> times]

@@ -10,9 +10,9 @@ from kernelwright.codegen.surroundings import Device, Surroundings, Variant, sur
 from kernelwright.ir.anchors import PooledSource, untold_sizes
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Call, Operand
-from kernelwright.ir.kinds import Pooling
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.sizes import ONE
+from kernelwright.ir.types import DType, TensorType
 
 _AXES = ("Depth", "Height", "Width")
 
@@ -40,7 +40,7 @@ def _traits(kernel: Kernel) -> tuple[str, ...]:
     dims = len(window.size)
     own = zip(window.size, window.stride, window.padding, window.dilation, strict=True)
     axes = ((1, 1, 0, 1),) * (len(_AXES) - dims) + tuple(own)
-    is_banded = kernel.configured(WindowConfig).way is WindowWay.BANDS
+    is_staged = kernel.configured(WindowConfig).way in (WindowWay.BANDS, WindowWay.CHANNELS)
     return (
         f"static constexpr Pooling POOLING = Pooling::{window.op.name};",
         f"static constexpr int DIMS = {dims};",
@@ -48,13 +48,13 @@ def _traits(kernel: Kernel) -> tuple[str, ...]:
             f"using {name} = Axis<{', '.join(map(str, axis))}>;"
             for name, axis in zip(_AXES, axes, strict=True)
         ),
-        *(_staged(kernel) if is_banded else ()),
+        *(_staged(kernel) if is_staged else ()),
     )
 
 
 def _staged(kernel: Kernel) -> tuple[str, ...]:
-    """What shared memory has of the source, without rounding: the 16-bit numbers that were widened,
-    if it is such."""
+    """What is kept of the source, without rounding: the 16-bit numbers that were widened, if it is
+    such."""
     before = kernel.expressions[0]
     kept = before
     if isinstance(before, Call) and before.op == "cast":
@@ -79,9 +79,7 @@ class _Weights:
 
 def _weights(kernel: Kernel, functor: Surroundings) -> _Weights | None:
     kind = kernel.inputs[-1]
-    if kernel.anchored(PooledSource).window.op is not Pooling.DOT or not isinstance(
-        kind, TensorType
-    ):
+    if not kernel.anchored(PooledSource).window.op.has_weights or not isinstance(kind, TensorType):
         return None
     return _Weights(tensor=functor.tensors[-1], stored=STORED[kind.dtype])
 
@@ -105,6 +103,7 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         WindowWay.TILES: ("TileVariant", "window_tiles"),
         WindowWay.FLAT: ("FlatVariant", "window_flat"),
         WindowWay.BANDS: ("BandVariant", "window_bands"),
+        WindowWay.CHANNELS: ("ChannelVariant", "window_channels"),
     }[config.way]
     runs: Mapping[WindowWay, str] = {
         WindowWay.TILES: f"BYTES = {config.shared}",
@@ -120,11 +119,17 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         ),
         f"unsigned REPEATED = {_repeated(kernel, functor)}",
     )
+    why = "Rows of whole vectors"
     if config.way in runs:
         members = (f"int THREADS = {config.threads}, {runs[config.way]}",)
+        why = "Planes that are runs of memory"
+    elif config.way is WindowWay.CHANNELS:
+        alike, of_plane = _alike(kernel, functor)
+        members = (*members[:2], f"unsigned ALIKE = {alike}, PLANE = {of_plane}")
+        why = "Channels that are whole vectors"
     variant = Variant(
         suffix="Tuned",
-        why="Planes that are runs of memory" if config.way in runs else "Rows of whole vectors",
+        why=why,
         template=template,
         members=members,
         kernels=(Device(name=f"{kernel.name}_kernel", function=function),),
@@ -144,9 +149,24 @@ def _repeated(kernel: Kernel, functor: Surroundings) -> str:
     dims = [*[1] * len(before.tensors), *[2] * (len(after.tensors) if is_banded else 0)]
     bits = 0
     for at, (name, last) in enumerate(zip(functor.operands, dims, strict=False)):
-        if all(dim == Dim.static(1) for dim in types[name].shape[-last:]):
+        if all(dim == ONE for dim in types[name].shape[-last:]):
             bits |= 2 << at
     return f"0x{bits:x}" if bits else "0"
+
+
+def _alike(kernel: Kernel, functor: Surroundings) -> tuple[str, str]:
+    """A bit for each operand that has one element for all channels, which are last; and for each
+    that has one row and column, but for a source by itself, which has zeros around it."""
+    tensors = [kind for kind in kernel.inputs if isinstance(kind, TensorType)]
+    types = dict(zip(functor.tensors, tensors, strict=True))
+    is_alone = len(functor.methods[0].tensors) == 1
+    alike = of_plane = 0
+    for at, name in enumerate(functor.operands):
+        *plane, channels = types[name].shape[-3:] or (ONE,)
+        alike |= (channels == ONE) << at + 1
+        is_source = at == 0 and is_alone
+        of_plane |= (not is_source and all(dim == ONE for dim in plane)) << at + 1
+    return f"0x{alike:x}", f"0x{of_plane:x}"
 
 
 def _any(kernel: Kernel) -> Variant:

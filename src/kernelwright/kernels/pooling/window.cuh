@@ -5,7 +5,8 @@
 // An operation is a struct whose members are the run-time scalars, with
 //   Value                       type of what is pooled; 16-bit operands arrive as float
 //   POOLING                     maximum, sum, or dot: a sum of products with weights, of which each
-//                               channel has one for each place of a window
+//                               channel has one for each place of a window; channels are the
+//                               dimension before those that are pooled, or (DOT_LAST) the last one
 //   DIMS                        how many dimensions are pooled
 //   Depth, Height, Width        an Axis for each of the last three; those not pooled are single
 //   prologue(place, values...)  what is pooled, from an element of each operand it reads
@@ -23,7 +24,7 @@
 #include "reads.cuh"
 #include "vector.cuh"
 
-enum class Pooling { MAXIMUM, SUM, DOT };
+enum class Pooling { MAXIMUM, SUM, DOT, DOT_LAST };
 
 // One dimension of a window: output o pools the positions o * STRIDE - PADDING + j * DILATION.
 template <int SIZE_, int STRIDE_, int PADDING_, int DILATION_>
@@ -91,7 +92,7 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights
   static constexpr int AFTER = static_cast<int>(sizeof...(After));
   static constexpr int WEIGHTS = FIRST_AFTER + AFTER;  // the operand
   static constexpr int OPERANDS = WEIGHTS + static_cast<int>(HAS_WEIGHTS);
-  static_assert(HAS_WEIGHTS == (Operation::POOLING == Pooling::DOT) && sizeof...(Weights) < 2,
+  static_assert(HAS_WEIGHTS == (Operation::POOLING >= Pooling::DOT) && sizeof...(Weights) < 2,
                 "products have weights, and nothing else has");
   using BeforeIndices = std::index_sequence_for<Before...>;
   using AfterIndices = std::index_sequence_for<After...>;
@@ -112,7 +113,7 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights
   char* data[OPERANDS];
   Extents source, result;
   // Strides count elements. Those of the prologue's operands are along the source, those of the
-  // weights along the window.
+  // weights along the window, or along the channels where these are last.
   Extents strides[OPERANDS];
   // The dimensions that are not pooled: as the result has them, and merged.
   ResultShape plane_shape;
@@ -177,12 +178,14 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights
     return operation.prologue(at, widen(load<Before, 1 + AT>(offsets[1 + AT], at))...);
   }
 
-  // The weight of one place of the window.
+  // The weight of one place of the window; where channels are last, `column` is the channel.
   __device__ __forceinline__ Value weight(const int64_t (&offsets)[OPERANDS], int depth, int row,
-                                          int column) const {
+                                          int64_t column) const {
     const Extents& stride = strides[WEIGHTS];
-    const int64_t at =
-        offsets[WEIGHTS] + depth * stride.depth + row * stride.height + column * stride.width;
+    return weight_at(offsets[WEIGHTS] + depth * stride.depth + row * stride.height +
+                     column * stride.width);
+  }
+  __device__ __forceinline__ Value weight_at(int64_t at) const {
     return (static_cast<Value>(
                 widen(load_constant(reinterpret_cast<const Weights*>(data[WEIGHTS]) + at))),
             ...);

@@ -52,7 +52,9 @@ __device__ __forceinline__ void window_any(const Problem& problem) {
         for (int k = columns.begin; k < columns.end; ++k) {
           from.column = columns.position(k);
           Value value = problem.pooled_at(offsets, from, typename Problem::BeforeIndices());
-          if constexpr (Problem::HAS_WEIGHTS) value *= problem.weight(offsets, i, j, k);
+          if constexpr (Problem::HAS_WEIGHTS) {
+            value *= problem.weight(offsets, i, j, POOLING == Pooling::DOT_LAST ? at.column : k);
+          }
           row_total = pool<POOLING>(row_total, value);
         }
         total = pool<POOLING>(total, row_total);

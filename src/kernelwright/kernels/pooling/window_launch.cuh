@@ -5,6 +5,7 @@
 
 #include "window_any.cuh"
 #include "window_bands.cuh"
+#include "window_channels.cuh"
 #include "window_flat.cuh"
 #include "window_lines.cuh"
 #include "window_tiles.cuh"
@@ -93,6 +94,21 @@ struct BandVariant {
     const Parameters bands = Parameters::describe(problem);
     return launch_dependent(kernel, static_cast<unsigned>(bands.blocks()), THREADS, stream, bands,
                             bands.bytes);
+  }
+};
+
+// The same of channels that are last.
+template <class Config, class Problem>
+struct ChannelVariant {
+  using Parameters = ChannelParameters<Config, Problem>;
+  static constexpr int THREADS = Config::THREADS;
+
+  void (*kernel)(Parameters);
+
+  bool admits(const Problem& problem) const { return Parameters::admits(problem); }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    const Parameters parameters = Parameters::describe(problem);
+    return launch_window_kernel(kernel, parameters, parameters.blocks(), THREADS, stream);
   }
 };
 

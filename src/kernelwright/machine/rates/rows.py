@@ -71,7 +71,16 @@ class WindowRates:
     band_width: int
     """Columns of a row up to which bands come before walks."""
     band_beside: float
-    """Share of what goes on beside the longest part of a band that takes time all the same."""
+    """Share of what goes on beside the longest part of a band, or of a thread's channels, that
+    takes time all the same."""
+    channel_seconds: float
+    """Seconds of a launch of channels that are last before the first product and after the last."""
+    channel_instruction: float
+    """Seconds of an instruction of a warp by itself there."""
+    channel_row_seconds: float
+    """Seconds of a row that one thread waits for there, at least."""
+    channel_registers: int
+    """Most registers of a thread there, by the estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

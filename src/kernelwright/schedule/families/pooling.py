@@ -1,5 +1,6 @@
 """Poolings: windows of an expression, and convolutions of each channel by itself."""
 
+from collections.abc import Mapping
 from math import prod
 
 from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
@@ -15,7 +16,14 @@ from kernelwright.schedule.families.around import apart_around, describe_around,
 from kernelwright.schedule.families.family import Description, Family, Work, computed
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.window_bands import Bands
+from kernelwright.schedule.window_channels import Channels
 from kernelwright.schedule.window_configs import window_configs
+
+_MODELS: Mapping[WindowWay, type[Bands] | type[Channels]] = {
+    WindowWay.BANDS: Bands,
+    WindowWay.CHANNELS: Channels,
+}
+"""What tells the seconds of a kernel."""
 
 
 def _launch(group: AnchoredGroup, graph: Graph, machine: Machine) -> Launch:
@@ -50,9 +58,9 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
 
 def _seconds(kernel: Kernel, machine: Machine) -> float | None:
     pooled, config = kernel.anchored(PooledSource), kernel.configured(WindowConfig)
-    if config.way is not WindowWay.BANDS:
+    if config.way not in _MODELS:
         return None
-    bands = Bands(
+    modelled = _MODELS[config.way](
         window=pooled.window,
         output=kernel.output,
         tensors=tuple(kind for kind in kernel.inputs if isinstance(kind, TensorType)),
@@ -60,7 +68,7 @@ def _seconds(kernel: Kernel, machine: Machine) -> float | None:
         config=config,
         machine=machine,
     )
-    return bands.seconds
+    return modelled.seconds
 
 
 def _cost(kernel: Kernel) -> Work:
