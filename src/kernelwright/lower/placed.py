@@ -64,7 +64,7 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
         )
 
     def leads_to_products(node: Node, source: str) -> bool:
-        """Whether a reader of `source` is such a product, or a step before some, or else is computed
+        """Whether a reader of `source` is such a product, or a step before some, or is computed
         by place: totals, pooling, another concatenation."""
         if node.name in products:
             return node.inputs[0] == source

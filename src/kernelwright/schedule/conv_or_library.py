@@ -9,6 +9,7 @@ from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Call, Expr, walk
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View, Window
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.lower.memory_format import as_called, is_on_channels_last
 from kernelwright.machine import Machine
@@ -218,8 +219,9 @@ def why_not_by_place(node: Node, graph: Graph, machine: Machine) -> str | None:
         return "it takes 16-bit products of warpgroups"
     if len(node.kind.stride) != 2 or node.kind.groups > 1 or node.kind.transposed:
         return "it has other dimensions, groups, or is transposed"
-    channels = graph[node.inputs[1]].tensor.shape[:2]
-    if any(it.hint % _SHORT_VECTOR for it in channels):
+    data, weight = (graph[name].tensor for name in node.inputs[:2])
+    is_vector = all(it == ONE for it in (*data.shape[2:], *weight.shape[2:]))
+    if not is_vector and any(it.hint % _SHORT_VECTOR for it in weight.shape[:2]):
         return "its channels are no whole vectors"
     return None
 
