@@ -52,6 +52,12 @@ def has_to_copy(source: TensorType, shape: Sequence[Dim]) -> bool:
     return _reshaped(source.layout.order, source.shape, shape) is None
 
 
+def is_view(source: TensorType, shape: Sequence[Dim]) -> bool:
+    """Whether a reshape of this tensor is known to be a view."""
+    order = source.layout.order if source.layout else tuple(range(source.rank))
+    return _reshaped(order, source.shape, shape) is not None
+
+
 def _reshaped(
     order: Sequence[int], source: Sequence[Dim], shape: Sequence[Dim]
 ) -> tuple[int, ...] | None:

@@ -12,18 +12,22 @@ from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
     Concat,
+    DiagEmbed,
     Expand,
+    Flip,
     Input,
     Permute,
     Pointwise,
     Project,
     Reduce,
     Reshape,
+    Roll,
     View,
     Window,
 )
+from kernelwright.ir.layouts import is_view, layout_of
 from kernelwright.ir.sizes import ONE
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import Layout, TensorType
 from kernelwright.lower.layouts import relayout
 from kernelwright.lower.memory_format import is_by_place, is_on_channels_last
 from kernelwright.lower.memory_order import MemoryOrder, Nodes
@@ -60,13 +64,15 @@ class _Writer:
         self._order = MemoryOrder(self._known, self._channels, self._early, self._nodes)
         self._placed = self._order.places
         self._copied: dict[str, str] = {}
-        """Copies of values in that order, by the original's name."""
+        """Values in that order that were not computed so, by the original's name."""
         self._turned: dict[str, str] = {}
         """Values that convolutions read, once for all of them, by the original's name."""
         self._first: dict[str, str] = {}
         """Those that lie as PyTorch would have them, copied or anyway, likewise."""
         self._transposed: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
+        self._layouts: dict[str, Layout] = {}
+        """Those of these nodes whose layout is known."""
 
     def written(self) -> Graph:
         for node in self._graph.nodes:
@@ -96,6 +102,7 @@ class _Writer:
             )
         self._nodes.add(self._on_operand(node, self._turned[name]))
         self._transposed.add(node.name)
+        self._layouts[node.name] = Layout.channels_last(rank)
         self._placed[node.name] = (
             self._nodes.permuted(f"{node.name}_by_place", node.name, to_last(rank), node),
         )
@@ -106,9 +113,11 @@ class _Writer:
             (place,) = self._placed[name]
             return place
         if name not in self._copied:
-            rank = self._known[name].tensor.rank
-            seen = self._nodes.permuted(f"{name}_by_place", name, to_last(rank), reader)
-            self._copied[name] = self._nodes.copy(f"{name}_channels_last", seen, reader)
+            kind = self._known[name].tensor
+            seen = self._nodes.permuted(f"{name}_by_place", name, to_last(kind.rank), reader)
+            lies_so = kind.layout == Layout.channels_last(kind.rank)
+            copied = seen if lies_so else self._nodes.copy(f"{name}_channels_last", seen, reader)
+            self._copied[name] = copied
         return self._copied[name]
 
     def _on_operand(self, node: Node, operand: str) -> Node:
@@ -164,6 +173,7 @@ class _Writer:
         kind = View(Reshape() if is_same else Permute(order))
         self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
         self._transposed.add(node.name)
+        self._layouts[node.name] = Layout(tuple(map(order.index, range(len(order)))))
         if is_same:
             self._first[node.name] = node.name
 
@@ -174,9 +184,29 @@ class _Writer:
             if self._reads_transposed(node):
                 self._read_transposed(node)
                 return
+            if self._views_transposed(node):
+                return
             own = [name for name in node.inputs if name in self._transposed]
             node = rename_inputs(node, {name: self._first_of(name) for name in own})
         self._nodes.add(node)
+
+    def _views_transposed(self, node: Node) -> bool:
+        """Whether the node is a view of such a value where it lies; then it is in the graph."""
+        if not isinstance(node.kind, View) or node.name in self._results:
+            return False
+        (name,) = node.inputs
+        made, how = self._nodes.made[name], node.kind.map
+        if name not in self._layouts or isinstance(how, DiagEmbed | Flip | Roll):
+            return False
+        source = replace(made, type=replace(made.tensor, layout=self._layouts[name]))
+        if isinstance(how, Reshape) and not is_view(source.tensor, node.tensor.shape):
+            return False
+        self._nodes.add(node)
+        layout = layout_of(node, [source])
+        if layout is not None:
+            self._transposed.add(node.name)
+            self._layouts[node.name] = layout
+        return True
 
     def _reads_transposed(self, node: Node) -> bool:
         """Whether the node does with any strides: steps, and groups of channels that they read."""
