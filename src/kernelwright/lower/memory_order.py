@@ -149,11 +149,6 @@ class MemoryOrder:
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.step(node, f"{node.name}_by_place", kind, shape, inputs)
 
-    def _is_total(self, name: str, node: Node) -> bool:
-        """Whether an input of a step was made of values by place, and is smaller than them."""
-        size = node.tensor.numel_hint
-        return name in self._channels and self._known[name].tensor.numel_hint < size
-
     def convolve(self, node: Node, images: str) -> str:
         """The convolution as a product of patches; of pixels where each place has its own."""
         conv = node.kind
@@ -249,8 +244,6 @@ class MemoryOrder:
     def without_parts(self, node: Node) -> Hoisted:
         """The step, which reads what few elements decide, and the steps that decide it: they are
         computed with the reductions that they depend on. What depends on none stays in the step."""
-        if not any(self._is_total(name, node) for name in node.inputs):
-            return Hoisted(parts=(), rest=node)
         types = {name: self._known[name].type for name in node.inputs}
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._nodes.taken))
         read = {name for part in found.parts for name in part.inputs}
