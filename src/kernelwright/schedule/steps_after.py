@@ -1,6 +1,8 @@
 """What the library's product leaves to another kernel, and ours computes where it leaves the
 registers."""
 
+from collections.abc import Iterator, Mapping
+
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Opaque, Pointwise, View
 from kernelwright.machine import Machine
@@ -39,17 +41,33 @@ def _steps_after(product: Node, graph: Graph) -> tuple[Node, ...]:
     product or at the end."""
     users = graph.users()
     called = _called(product)
-    found: list[Node] = []
-    node, is_after = product, product.name == called
-    while node.name not in graph.results and len(readers := users[node.name]) == 1:
-        reader = graph[readers[0]]
-        if not isinstance(reader.kind, Pointwise) or reader.tensor.shape != node.tensor.shape:
+    reached = {product.name: product}
+    found: tuple[Node, ...] = ()
+    for node in _readers_in_order(product, graph):
+        if any(reached.keys() & graph.results):
             break
-        node = reader
-        if is_after:
-            found.append(node)
-        is_after |= node.name == called
-    return tuple(found) if found and _is_written(node, graph) else ()
+        reached[node.name] = node
+        # All that is read of those before is read by these steps: they have one result.
+        read = {name for made in reached if made != node.name for name in users[made]}
+        if called in reached and node.name != called and read <= reached.keys():
+            found = tuple(it for name, it in reached.items() if _is_behind(name, called, reached))
+    return found if found and _is_written(found[-1], graph) else ()
+
+
+def _is_behind(name: str, called: str, reached: Mapping[str, Node]) -> bool:
+    names = list(reached)
+    return names.index(name) > names.index(called)
+
+
+def _readers_in_order(product: Node, graph: Graph) -> Iterator[Node]:
+    """Steps of the product's shape that read it, or steps before them, as the graph has them."""
+    reached = {product.name}
+    places = graph.places()
+    for node in graph.nodes[places[product.name] + 1 :]:
+        is_step = isinstance(node.kind, Pointwise) and not reached.isdisjoint(node.inputs)
+        if is_step and node.tensor.shape == product.tensor.shape:
+            reached.add(node.name)
+            yield node
 
 
 def _is_written(node: Node, graph: Graph) -> bool:

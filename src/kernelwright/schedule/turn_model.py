@@ -26,7 +26,7 @@ def turn_cycles(
     step = rates.turn_share * results * config.BLOCK_K / rates.cycle_products
     fetched = 2 * config.BLOCK_K * (config.block_m + config.block_n // config.cluster)
     fetching = fetched / rates.turn_bytes * (rates.turn_shared if config.cluster > 1 else 1.0)
-    multiplying = steps * max(step, fetching)
+    multiplying = steps * max(step, fetching) + rates.turn_tile_cycles
     of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
     storing = config.block_m * min(columns, config.block_n) / _ROWS * of_row
     storing *= rates.turn_shifted if columns % _RUN else 1.0

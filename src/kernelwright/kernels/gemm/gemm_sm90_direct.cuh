@@ -70,75 +70,110 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
   }
 }
 
-// Four 16-bit results of a row that begin `by` of them, fewer than four, before those of `run`, and
-// follow those of `before`.
-__device__ __forceinline__ uint2 shifted_run(uint2 before, uint2 run, int by) {
-  const bool is_half = by >= 2;
-  const unsigned bytes = by % 2 != 0 ? 0x5432 : 0x7654;
-  const unsigned first = is_half ? before.x : before.y, second = is_half ? before.y : run.x;
-  return make_uint2(__byte_perm(first, second, bytes),
-                    __byte_perm(second, is_half ? run.x : run.y, bytes));
-}
+// A warp's 16 rows by 32 columns of 16-bit results, and the 8 columns before them, in the room of
+// its sums. Rows of the result may begin anywhere: each is stored in aligned vectors of its own,
+// the last columns of which wait for the next 32.
+struct ShiftedRows {
+  static constexpr int ROWS = RowBuffer::ROWS, COLUMNS = RowBuffer::COLUMNS, VECTOR = 8;
+  static constexpr int LANES = COLUMNS / VECTOR;  // of a row
+  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = RowBuffer::PITCH;
+  static constexpr int KEPT = PITCH - BEFORE;  // where no sums are
+  unsigned words[ROWS][PITCH];
 
-// Stores those of four 16-bit results, from an aligned place on, whose columns from `column` on
-// exist: all of them at once, where a uint2 was stored in two halves.
-template <class T>
-__device__ __forceinline__ void store_existing(T* to, uint2 run, int column, int columns) {
-  const uint64_t bits = static_cast<uint64_t>(run.y) << 32 | run.x;
-  if (column >= 0 && column + RUN <= columns) {
-    *reinterpret_cast<uint64_t*>(to) = bits;
-    return;
+  // The last columns, once all have been stored, until the sums after them have been read.
+  __device__ __forceinline__ void keep() { move(WORDS, KEPT); }
+  __device__ __forceinline__ void bring_back() { move(KEPT, 0); }
+
+  // From `column` on, which may be odd, down to -VECTOR.
+  __device__ __forceinline__ uint4 vector(int row, int column) const {
+    const unsigned* const from = &words[row][(column + VECTOR) / 2];
+    const bool is_odd = column % 2 != 0;
+    const unsigned next = is_odd ? from[VECTOR / 2] : 0;
+    const unsigned bytes = is_odd ? 0x5432 : 0x3210;
+    return make_uint4(__byte_perm(from[0], from[1], bytes), __byte_perm(from[1], from[2], bytes),
+                      __byte_perm(from[2], from[3], bytes), __byte_perm(from[3], next, bytes));
   }
-#pragma unroll 1
-  for (int i = max(0, -column); i < min(RUN, columns - column); ++i) {
-    reinterpret_cast<uint16_t*>(to)[i] = static_cast<uint16_t>(bits >> 16 * i);
+
+  template <class T>
+  __device__ __forceinline__ T at(int row, int column) const {
+    return reinterpret_cast<const T*>(words[row])[column + VECTOR];
   }
-}
+
+ private:
+  __device__ __forceinline__ void move(int from, int to) {
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < ROWS * BEFORE; i += 32) {
+      words[i / BEFORE][to + i % BEFORE] = words[i / BEFORE][from + i % BEFORE];
+    }
+  }
+};
 
 // The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
-// are neighbours in memory. `tile`: of the first row and column. A row is stored in aligned runs of
-// its own: lanes get what is missing from those before them, the first one from the last one 32
-// columns ago. So the last columns are those of one more round.
+// are neighbours in memory. `tile`: of the first row and column.
 template <class Problem, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_shifted(const Problem& problem, const Epilogue& epilogue,
                                               typename Problem::Result* tile, int first_row,
                                               int first_column, const float (&sums)[PARTS][COUNT],
                                               int part, int row, RowBuffer& buffer) {
   using Result = typename Problem::Result;
-  constexpr int LANES = RowBuffer::COLUMNS / RUN;  // of a row
-  const int lane = threadIdx.x % 32, own_row = lane / LANES, own_column = lane % LANES * RUN;
-  const int lane_before = lane / LANES * LANES + (lane + LANES - 1) % LANES;
-  const int rows = static_cast<int>(problem.m) - first_row;
+  constexpr int VECTOR = ShiftedRows::VECTOR, LANES = ShiftedRows::LANES;
+  constexpr int AT_ONCE = 32 / LANES;  // rows
+  static_assert(sizeof(ShiftedRows) == sizeof(RowBuffer), "results take the place of sums");
+  auto& results = reinterpret_cast<ShiftedRows&>(buffer);
+  const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
+  const int rows = min(static_cast<int>(problem.m) - first_row, ShiftedRows::ROWS);
   const int columns = min(COUNT * 2, static_cast<int>(problem.n) - first_column);
   const int64_t pitch = problem.operands[Problem::OUT].row_stride;
-  uint2 runs[RUNS], before[RUNS];
-#pragma unroll
-  for (int i = 0; i < RUNS; ++i) runs[i] = {};
+  const auto ahead_of_vector = [](const Result* to) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
+  };
 #pragma unroll 1
-  for (int first = 0; first <= COUNT * 2; first += RowBuffer::COLUMNS) {
-    __syncwarp();  // the rows before have been read
+  for (int first = 0; first < COUNT * 2; first += ShiftedRows::COLUMNS) {
+    __syncwarp();  // the results before have been read
+    if (first > 0) {
+      results.keep();
+      __syncwarp();
+    }
     buffer.take_from(sums, part, first, row);
     __syncwarp();
+    Vector<Result, RUN> runs[RUNS];
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
       const int of_warp = own_row + i * RUN_ROWS;
-      const auto results = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
-                                            first_row + of_warp, first_column + first + own_column);
-      const uint2 ago = runs[i];
-      runs[i] = reinterpret_cast<const uint2&>(results);
-      const uint2 sent = lane % LANES == LANES - 1 ? ago : runs[i];
-      before[i] = make_uint2(__shfl_sync(0xffffffffu, sent.x, lane_before),
-                             __shfl_sync(0xffffffffu, sent.y, lane_before));
+      runs[i] = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
+                                 first_row + of_warp, first_column + first + own_column);
     }
+    __syncwarp();  // the sums have been read
+    if (first > 0) results.bring_back();
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
-      const int of_warp = own_row + i * RUN_ROWS;
-      Result* const to = tile + of_warp * pitch + first + own_column;
-      const int by = static_cast<unsigned>(reinterpret_cast<uintptr_t>(to)) / sizeof(Result) % RUN;
-      if (of_warp < rows) {
-        store_existing(to - by, shifted_run(before[i], runs[i], by), first + own_column - by,
-                       columns);
+      unsigned* const to =
+          &results.words[own_row + i * RUN_ROWS][ShiftedRows::BEFORE + own_column / 2];
+      *reinterpret_cast<uint2*>(to) = reinterpret_cast<const uint2&>(runs[i]);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int r = lane / LANES; r < rows; r += AT_ONCE) {
+      Result* const to = tile + r * pitch + first;
+      const int column = lane % LANES * VECTOR - ahead_of_vector(to), in_tile = first + column;
+      if (in_tile >= 0 && in_tile + VECTOR <= columns) {
+        *reinterpret_cast<uint4*>(to + column) = results.vector(r, column);
+      } else {
+#pragma unroll 1
+        for (int i = max(0, -in_tile); i < min(VECTOR, columns - in_tile); ++i) {
+          to[column + i] = results.template at<Result>(r, column + i);
+        }
       }
+    }
+  }
+  // The last columns of rows that begin between vectors.
+  constexpr int END = ShiftedRows::COLUMNS;
+#pragma unroll 1
+  for (int r = lane / VECTOR; r < rows; r += 32 / VECTOR) {
+    Result* const to = tile + r * pitch + COUNT * 2;
+    const int column = lane % VECTOR - ahead_of_vector(to);
+    if (column < 0 && COUNT * 2 + column < columns) {
+      to[column] = results.template at<Result>(r, END + column);
     }
   }
 }

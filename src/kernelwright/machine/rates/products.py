@@ -91,6 +91,8 @@ class WarpgroupRates:
     """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
     turn_shared: float
     """Factor on what it waits for them where the blocks of a cluster share some."""
+    turn_tile_cycles: float
+    """Cycles of a tile besides its steps, when another begins."""
     turn_result_cycles: float
     """Cycles in which a warpgroup stores 64 results then, one of each row."""
     turn_extra: float
