@@ -211,19 +211,20 @@ class GemmEpilogue {
   // WIDTH columns of the extras, for who loads them before there are sums.
   template <int WIDTH, class Masks>
   using Joining = typename JoiningOf<std::index_sequence_for<Extra...>>::template Of<WIDTH, Masks>;
-  // Those that all rows share, or the others.
-  template <int WIDTH, class Masks, bool SHARED>
+  // Those of the bits WHICH; the others are nothing yet.
+  template <int WIDTH, class Masks, unsigned WHICH>
   __device__ __forceinline__ Joining<WIDTH, Masks> fetch(const Place& place, int rows,
                                                          int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    return fetch_joining<WIDTH, Masks, SHARED>(place, rows, columns, Indices());
+    return fetch_joining<WIDTH, Masks, WHICH>(place, rows, columns, Indices());
   }
-  // Both together.
+  // Those of a row, of columns and of their own together.
   template <class Masks, class Joined>
-  __device__ __forceinline__ static Joined merged(const Joined& shared, const Joined& own) {
-    return merge_joining<Masks>(shared, own, Indices());
+  __device__ __forceinline__ static Joined merged(const Joined& of_row, const Joined& of_columns,
+                                                  const Joined& own) {
+    return merge_joining<Masks>(of_row, of_columns, own, Indices());
   }
-  // Bytes of a thread's registers that the extras of a row take which no other row shares.
+  // Bytes of a thread's registers that the extras of a row take which differ by column, too.
   template <int WIDTH, class Masks>
   __host__ __device__ static constexpr int own_bytes() {
     return count_own_bytes<WIDTH, Masks>(Indices());
@@ -315,19 +316,19 @@ class GemmEpilogue {
           : prefetch(get<I>(extras_) + offset(extras[I], row, column))),
      ...);
   }
-  template <int WIDTH, class Masks, bool SHARED, size_t... I>
+  template <int WIDTH, class Masks, unsigned WHICH, size_t... I>
   __device__ __forceinline__ Joining<WIDTH, Masks> fetch_joining(const Place& place, int rows,
                                                                  int columns,
                                                                  std::index_sequence<I...>) const {
-    return {{{fetch_extra<I, Extra, WIDTH, Masks, SHARED>(place, rows, columns)}...}};
+    return {{{fetch_extra<I, Extra, WIDTH, Masks, WHICH>(place, rows, columns)}...}};
   }
-  template <size_t I, class E, int WIDTH, class Masks, bool SHARED>
+  template <size_t I, class E, int WIDTH, class Masks, unsigned WHICH>
   __device__ __forceinline__ auto fetch_extra(const Place& place, int rows, int columns) const {
     constexpr bool BY_ROW = (Masks::BY_ROW >> I & 1) != 0;
     constexpr bool BY_COLUMN = (Masks::BY_COLUMN >> I & 1) != 0;
     constexpr bool HAS_COLUMNS = BY_COLUMN || (Masks::BY_PLACE >> I & 1) != 0;
     constexpr int COUNT = BY_ROW ? 1 : WIDTH;
-    if constexpr (SHARED != BY_COLUMN) {
+    if constexpr ((WHICH >> I & 1) == 0) {
       return Fetched<E, COUNT>{};
     } else {
       const MatrixOperand& extra = problem_.operands[Problem::FIRST_EXTRA + I];
@@ -336,9 +337,13 @@ class GemmEpilogue {
     }
   }
   template <class Masks, class Joined, size_t... I>
-  __device__ __forceinline__ static Joined merge_joining(const Joined& shared, const Joined& own,
+  __device__ __forceinline__ static Joined merge_joining(const Joined& of_row,
+                                                         const Joined& of_columns,
+                                                         const Joined& own,
                                                          std::index_sequence<I...>) {
-    return {{{get<I>((Masks::BY_COLUMN >> I & 1) != 0 ? shared : own)}...}};
+    return {{{get<I>((Masks::BY_ROW >> I & 1) != 0      ? of_row
+                     : (Masks::BY_COLUMN >> I & 1) != 0 ? of_columns
+                                                        : own)}...}};
   }
   template <int WIDTH, class Masks, size_t... I>
   __host__ __device__ static constexpr int count_own_bytes(std::index_sequence<I...>) {

@@ -10,9 +10,10 @@
 
 #include "gemm_sm90_store.cuh"
 
-// A warp's rows of a part, from `place` on, in vectors. What each row has of its own is fetched
-// while the 32 columns before are stored, where registers have room for both; what all rows share
-// is in the cache. `rows` and `columns`, from the part's first ones on, are as many as exist.
+// A warp's rows of a part, from `place` on, in vectors. What an element has of its own is fetched
+// while the 32 columns before are stored, where registers have room for both; what a row has is
+// fetched once, and what all rows share is in the cache. `rows` and `columns`, from the part's
+// first ones on, are as many as exist.
 template <class Masks, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
                                               const typename Epilogue::Place& place, int rows,
@@ -27,25 +28,33 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
   const bool has_rows = !ANY_EDGES || rows >= RowBuffer::ROWS;
   const auto has_columns = [&](int first) { return !ANY_EDGES || first + own_column < columns; };
   const auto exists = [&](int i) { return own_row + i * RUN_ROWS < rows; };
-  Joining own[RUNS] = {}, next[RUNS] = {};
+  constexpr unsigned OWN = ~(Masks::BY_ROW | Masks::BY_COLUMN);
+  Joining of_row[RUNS] = {}, own[RUNS] = {}, next[RUNS] = {};
+#pragma unroll
+  for (int i = 0; i < RUNS; ++i) {
+    if (!has_rows && !exists(i)) continue;
+    of_row[i] = epilogue.template fetch<RUN, Masks, Masks::BY_ROW>(place, i * RUN_ROWS, 0);
+  }
   const auto fetch = [&](Joining(&into)[RUNS], int first) {
     if (!has_columns(first)) return;
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
       if (!has_rows && !exists(i)) continue;
-      into[i] = epilogue.template fetch<RUN, Masks, false>(place, i * RUN_ROWS, first);
+      into[i] = epilogue.template fetch<RUN, Masks, OWN>(place, i * RUN_ROWS, first);
     }
   };
-  const auto store = [&](const Joining& shared, int i, int first) {
+  const auto store = [&](const Joining& of_columns, int i, int first) {
     const auto run = load_vector<RUN>(&buffer.numbers[own_row + i * RUN_ROWS][own_column]);
-    const auto joining = epilogue.template merged<Masks>(shared, own[i]);
+    const auto joining = epilogue.template merged<Masks>(of_row[i], of_columns, own[i]);
     epilogue.apply_inside(run, joining, place, i * RUN_ROWS, first);
   };
   if (IS_AHEAD) fetch(next, 0);
 #pragma unroll 1
   for (int first = 0; first < end; first += COLUMNS) {
-    Joining shared = {};
-    if (has_columns(first)) shared = epilogue.template fetch<RUN, Masks, true>(place, 0, first);
+    Joining of_columns = {};
+    if (has_columns(first)) {
+      of_columns = epilogue.template fetch<RUN, Masks, Masks::BY_COLUMN>(place, 0, first);
+    }
     if constexpr (IS_AHEAD) {
 #pragma unroll
       for (int i = 0; i < RUNS; ++i) own[i] = next[i];
@@ -60,11 +69,11 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
     // Without a test for each row, what all have in common is computed once.
     if (has_rows) {
 #pragma unroll
-      for (int i = 0; i < RUNS; ++i) store(shared, i, first);
+      for (int i = 0; i < RUNS; ++i) store(of_columns, i, first);
     } else {
 #pragma unroll
       for (int i = 0; i < RUNS; ++i) {
-        if (exists(i)) store(shared, i, first);
+        if (exists(i)) store(of_columns, i, first);
       }
     }
   }

@@ -6,6 +6,7 @@ from functools import partial
 from kernelwright.ir.attention import Attention, Masking
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Expand, Reshape, View
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
@@ -74,9 +75,23 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
     if library is Library.NEVER or node.origin is None:
         return None
     ours, theirs = attention_seconds(sizes, machine), library_seconds(sizes, machine)
+    theirs += sum(_repeating_seconds(graph[name], graph, machine) for name in node.inputs[1:3])
     if ours < theirs or (sizes.dtype is not DType.F32 and waits_for_host(graph, machine)):
         return None
     return f"modelled {ours * 1e6:.3g} us, the library {theirs * 1e6:.3g} us"
+
+
+def _repeating_seconds(operand: Node, graph: Graph, machine: Machine) -> float:
+    """Seconds of the copy in which heads repeat for a group: ours reads them where they lie."""
+    node, is_joined = operand, False
+    while isinstance(node.kind, View):
+        if is_joined and isinstance(node.kind.map, Expand):
+            return (
+                operand.tensor.bytes_hint / machine.copy_bandwidth + machine.launches.next_seconds
+            )
+        is_joined |= isinstance(node.kind.map, Reshape)
+        node = graph[node.inputs[0]]
+    return 0.0
 
 
 def _sizes_of_kernel(kernel: Kernel) -> AttentionSizes:
