@@ -54,7 +54,7 @@ class Patches:
     """
 
     taps: tuple[int, int]
-    """Of the filter along H and W, as the other pairs."""
+    """The filter's, along H and W as the other pairs."""
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]

@@ -12,20 +12,16 @@ from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
     Concat,
-    DiagEmbed,
     Expand,
-    Flip,
     Input,
     Permute,
     Pointwise,
     Project,
     Reduce,
     Reshape,
-    Roll,
     View,
     Window,
 )
-from kernelwright.ir.layouts import is_view, layout_of
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Layout, TensorType
 from kernelwright.lower.layouts import relayout
@@ -39,6 +35,7 @@ from kernelwright.lower.placed import (
     to_last,
     turned_early,
 )
+from kernelwright.lower.transposed import TransposedValues
 
 
 def with_channels_last(graph: Graph) -> Graph:
@@ -67,12 +64,7 @@ class _Writer:
         """Values in that order that were not computed so, by the original's name."""
         self._turned: dict[str, str] = {}
         """Values that convolutions read, once for all of them, by the original's name."""
-        self._first: dict[str, str] = {}
-        """Those that lie as PyTorch would have them, copied or anyway, likewise."""
-        self._transposed: set[str] = set()
-        """Nodes of the original's name and shape whose neighbours lie along the channels."""
-        self._layouts: dict[str, Layout] = {}
-        """Those of these nodes whose layout is known."""
+        self._transposed = TransposedValues(self._nodes)
 
     def written(self) -> Graph:
         for node in self._graph.nodes:
@@ -101,8 +93,7 @@ class _Writer:
                 f"{name}_turned", place, from_last(rank), node
             )
         self._nodes.add(self._on_operand(node, self._turned[name]))
-        self._transposed.add(node.name)
-        self._layouts[node.name] = Layout.channels_last(rank)
+        self._transposed.add(node.name, Layout.channels_last(rank))
         self._placed[node.name] = (
             self._nodes.permuted(f"{node.name}_by_place", node.name, to_last(rank), node),
         )
@@ -172,41 +163,20 @@ class _Writer:
             return
         kind = View(Reshape() if is_same else Permute(order))
         self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
-        self._transposed.add(node.name)
-        self._layouts[node.name] = Layout(tuple(map(order.index, range(len(order)))))
-        if is_same:
-            self._first[node.name] = node.name
+        layout = Layout(tuple(map(order.index, range(len(order)))))
+        self._transposed.add(node.name, layout, lies_first=is_same)
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 
     def _keep(self, node: Node) -> None:
-        if not self._transposed.isdisjoint(node.inputs):
-            if self._reads_transposed(node):
-                self._read_transposed(node)
-                return
-            if self._views_transposed(node):
-                return
-            own = [name for name in node.inputs if name in self._transposed]
-            node = rename_inputs(node, {name: self._first_of(name) for name in own})
-        self._nodes.add(node)
-
-    def _views_transposed(self, node: Node) -> bool:
-        """Whether the node is a view of such a value where it lies; then it is in the graph."""
-        if not isinstance(node.kind, View) or node.name in self._results:
-            return False
-        (name,) = node.inputs
-        made, how = self._nodes.made[name], node.kind.map
-        if name not in self._layouts or isinstance(how, DiagEmbed | Flip | Roll):
-            return False
-        source = replace(made, type=replace(made.tensor, layout=self._layouts[name]))
-        if isinstance(how, Reshape) and not is_view(source.tensor, node.tensor.shape):
-            return False
-        self._nodes.add(node)
-        layout = layout_of(node, [source])
-        if layout is not None:
-            self._transposed.add(node.name)
-            self._layouts[node.name] = layout
-        return True
+        own = [name for name in node.inputs if name in self._transposed]
+        if own and self._reads_transposed(node):
+            self._read_transposed(node)
+            return
+        if own and node.name not in self._results and self._transposed.has_view(node):
+            return
+        firsts = {name: self._transposed.first_of(name) for name in own}
+        self._nodes.add(rename_inputs(node, firsts))
 
     def _reads_transposed(self, node: Node) -> bool:
         """Whether the node does with any strides: steps, and groups of channels that they read."""
@@ -223,7 +193,7 @@ class _Writer:
     def _read_transposed(self, node: Node) -> None:
         if not isinstance(node.kind, Pointwise):
             self._nodes.add(node)
-            self._transposed.add(node.name)
+            self._transposed.add(node.name, None)
             return
         if node.name in self._channels:
             found = self._order.without_parts(node)
@@ -249,13 +219,6 @@ class _Writer:
         shape[1 - lacking : 3 - lacking] = reader.tensor.shape[1:3]
         wide = self._nodes.viewed(f"{name}_of_channels", name, Expand(), tuple(shape), reader)
         return self._nodes.copy(f"{name}_each", wide, reader)
-
-    def _first_of(self, name: str) -> str:
-        """The value as PyTorch would have it in memory."""
-        if name not in self._first:
-            node = self._nodes.made[name]
-            self._first[name] = self._nodes.copy(f"{name}_channels_first", name, node)
-        return self._first[name]
 
 
 def _moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
