@@ -347,11 +347,8 @@ class GemmEpilogue {
   }
   template <int WIDTH, class Masks, size_t... I>
   __host__ __device__ static constexpr int count_own_bytes(std::index_sequence<I...>) {
-    return (
-        0 + ... +
-        ((Masks::BY_COLUMN >> I & 1) != 0
-             ? 0
-             : static_cast<int>(sizeof(Fetched < Extra, (Masks::BY_ROW >> I & 1) ? 1 : WIDTH >))));
+    constexpr unsigned SHARED = Masks::BY_ROW | Masks::BY_COLUMN;
+    return (0 + ... + ((SHARED >> I & 1) != 0 ? 0 : Fetched<Extra, WIDTH>::WORDS * 4));
   }
 
   template <int WIDTH>
