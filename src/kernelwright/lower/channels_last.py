@@ -25,11 +25,12 @@ from kernelwright.ir.kinds import (
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Layout, TensorType
 from kernelwright.lower.layouts import relayout
-from kernelwright.lower.memory_format import is_by_place, is_on_channels_last
+from kernelwright.lower.memory_format import is_on_channels_last
 from kernelwright.lower.memory_order import MemoryOrder, Nodes
 from kernelwright.lower.placed import (
     by_place,
     from_last,
+    is_by_place,
     is_dear,
     placed,
     to_last,

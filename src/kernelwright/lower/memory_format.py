@@ -110,11 +110,6 @@ def is_on_channels_last(node: Node) -> bool:
     return isinstance(node.kind, Conv) and node.kind.channels_last is not None
 
 
-def is_by_place(node: Node) -> bool:
-    """Whether the node is a convolution that becomes a product of patches."""
-    return isinstance(node.kind, Conv) and node.kind.by_place
-
-
 def as_called(node: Node) -> Node:
     """A convolution on the operand of the user's call alone."""
     if not isinstance(node.kind, Conv) or node.kind.channels_last is None:

@@ -40,6 +40,11 @@ def from_last(rank: int, channels: int = 1) -> tuple[int, ...]:
     return (0, *range(rank - channels, rank), *range(1, rank - channels))
 
 
+def is_by_place(node: Node) -> bool:
+    """Whether the node is a convolution that becomes a product of patches."""
+    return isinstance(node.kind, Conv) and node.kind.by_place
+
+
 def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     """The values that can be computed in the order of memory, and how many of their dimensions the
     channels are."""
@@ -47,8 +52,7 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     users = graph.users()
     found: dict[str, int] = {}
 
-    kinds = {name: known[name].kind for name in convolutions}
-    products = {name for name, kind in kinds.items() if isinstance(kind, Conv) and kind.by_place}
+    products = {name for name in convolutions if is_by_place(known[name])}
 
     def is_joined_for(node: Node) -> bool:
         """Whether only such convolutions read a concatenation, all of whose parts can be so. For

@@ -1,11 +1,10 @@
 """What the library's product leaves to another kernel, and ours computes where it leaves the
 registers."""
 
-from collections.abc import Iterator, Mapping
-
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Opaque, Pointwise, View
 from kernelwright.machine import Machine
+from kernelwright.schedule.in_order import InOrder
 
 
 def seconds_after(product: Node, graph: Graph, machine: Machine) -> float:
@@ -39,35 +38,24 @@ def _called(product: Node) -> str:
 def _steps_after(product: Node, graph: Graph) -> tuple[Node, ...]:
     """Pointwise steps behind the call of a product, of its result alone; none but before another
     product or at the end."""
-    users = graph.users()
-    called = _called(product)
-    reached = {product.name: product}
-    found: tuple[Node, ...] = ()
-    for node in _readers_in_order(product, graph):
-        if any(reached.keys() & graph.results):
+    users, called, shape = graph.users(), _called(product), product.tensor.shape
+    reached, behind, found = {product.name}, list[Node](), tuple[Node, ...]()
+    queue = InOrder(graph.places(), forwards=True)
+    queue.add(users[product.name])
+    for node in (graph[name] for name in queue):
+        if not reached.isdisjoint(graph.results):
             break
-        reached[node.name] = node
+        if not isinstance(node.kind, Pointwise) or node.tensor.shape != shape:
+            continue
         # All that is read of those before is read by these steps: they have one result.
-        read = {name for made in reached if made != node.name for name in users[made]}
-        if called in reached and node.name != called and read <= reached.keys():
-            found = tuple(it for name, it in reached.items() if _is_behind(name, called, reached))
+        read = {name for made in reached for name in users[made]}
+        if called in reached:
+            behind.append(node)
+        reached.add(node.name)
+        queue.add(users[node.name])
+        if behind and read <= reached:
+            found = tuple(behind)
     return found if found and _is_written(found[-1], graph) else ()
-
-
-def _is_behind(name: str, called: str, reached: Mapping[str, Node]) -> bool:
-    names = list(reached)
-    return names.index(name) > names.index(called)
-
-
-def _readers_in_order(product: Node, graph: Graph) -> Iterator[Node]:
-    """Steps of the product's shape that read it, or steps before them, as the graph has them."""
-    reached = {product.name}
-    places = graph.places()
-    for node in graph.nodes[places[product.name] + 1 :]:
-        is_step = isinstance(node.kind, Pointwise) and not reached.isdisjoint(node.inputs)
-        if is_step and node.tensor.shape == product.tensor.shape:
-            reached.add(node.name)
-            yield node
 
 
 def _is_written(node: Node, graph: Graph) -> bool:

@@ -13,6 +13,7 @@ from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.window_sums import ColumnSums
 
 _OUTPUTS = (4, 8, 2)
 """Columns of a thread."""
@@ -47,37 +48,14 @@ _TEAM, _COPY, _FILTER, _START = 25, 7, 11, 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bands:
+class Bands(ColumnSums):
     """A configuration at the captured sizes."""
-
-    window: Window
-    output: TensorType
-    tensors: tuple[TensorType, ...]
-    """What is pooled first, the weights last."""
-    prologue_inputs: int
-    config: WindowConfig
-    machine: Machine
-
-    @property
-    def source(self) -> TensorType:
-        """What is pooled."""
-        return self.tensors[0]
-
-    @property
-    def older(self) -> int:
-        """Rows of the result whose sums a thread has besides those of the newest."""
-        return (self._span(0) - 1) // self.window.stride[0]
-
-    @property
-    def elements(self) -> int:
-        """Elements of a row from the first to the last that a thread reads."""
-        return (self.config.outputs - 1) * self.window.stride[1] + self._span(1)
 
     @property
     def registers(self) -> int:
         """Registers of a thread."""
         sums = (self.older + 1) * self.config.outputs
-        kept = prod(self.window.size) + sums + self.elements
+        kept = prod(self.window.size) + sums + self.columns
         staged = _STAGED if self.prologue_inputs > 1 else 0
         return max(kept + len(self.tensors) + _REGISTERS, staged)
 
@@ -99,7 +77,7 @@ class Bands:
     @property
     def rows(self) -> int:
         """Rows of the source of a band."""
-        rows = (self.config.steps - 1) * self.window.stride[0] + self._span(0)
+        rows = (self.config.steps - 1) * self.window.stride[0] + self.span(0)
         return min(rows, self.source.shape[-2].hint)
 
     @property
@@ -155,9 +133,6 @@ class Bands:
         is_long = self.bands > 1 or self.tile_bytes >= _PARTS * _PART_BYTES
         return self.prologue_inputs == 1 and access >= _COPIED_BYTES and is_long
 
-    def _span(self, at: int) -> int:
-        return (self.window.size[at] - 1) * self.window.dilation[at] + 1
-
     def _steps(self) -> float:
         """Rows of the result that a thread goes through, on average over the bands."""
         stride, padding, total = self.window.stride[0], self.window.padding[0], 0
@@ -172,12 +147,12 @@ class Bands:
         """Instructions of a row of the source: a thread converts each element."""
         across = self.config.outputs * self.window.stride[1]
         access = min(self.config.vector, across & -across)
-        return _ROW + self.elements + _ACCESS * -(-self.elements // access)
+        return _ROW + self.columns + _ACCESS * -(-self.columns // access)
 
     def _instructions(self) -> float:
         """Instructions of a warp, on average."""
         config = self.config
-        taken = min(self.window.stride[0], self._span(0))
+        taken = min(self.window.stride[0], self.span(0))
         write = _WRITE + (2 + len(self.tensors)) * config.outputs
         step = prod(self.window.size) * config.outputs + taken * self._row() + write
         warps = config.threads / self.machine.limits.warp_threads
@@ -251,7 +226,7 @@ def _with_room(case: Bands) -> tuple[Bands, ...]:
     """With as many blocks of a multiprocessor as registers allow, and with half as many, where
     a thread has enough of them and a block has room for a band."""
     machine, threads = case.machine, case.config.threads
-    if case.elements + 2 * 8 > _WORD or case.registers > machine.windows.thread_registers:
+    if case.columns + 2 * 8 > _WORD or case.registers > machine.windows.thread_registers:
         return ()
     rounded = -(-case.registers // 8) * 8
     most = machine.registers_per_sm // (threads * rounded)

@@ -15,6 +15,7 @@ from kernelwright.ir.kinds import Window
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.window_sums import ColumnSums
 
 _VECTORS = (8, 4, 2, 1)
 """Channels of a thread."""
@@ -52,32 +53,8 @@ _COPY, _START = 14, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channels:
+class Channels(ColumnSums):
     """A configuration at the captured sizes."""
-
-    window: Window
-    """The window, of rows, columns and channels."""
-    output: TensorType
-    tensors: tuple[TensorType, ...]
-    """What is pooled first, the weights last."""
-    prologue_inputs: int
-    config: WindowConfig
-    machine: Machine
-
-    @property
-    def source(self) -> TensorType:
-        """What is pooled."""
-        return self.tensors[0]
-
-    @property
-    def older(self) -> int:
-        """Rows of the result whose sums a thread has besides those of the newest."""
-        return (self._span(0) - 1) // self.window.stride[0]
-
-    @property
-    def columns(self) -> int:
-        """Columns of a row from the first to the last that a thread reads."""
-        return (self.config.outputs - 1) * self.window.stride[1] + self._span(1)
 
     @property
     def registers(self) -> int:
@@ -148,9 +125,6 @@ class Channels:
         threads = self.config.threads
         return threads // own * own / threads * self._groups / (-(-self._groups // own) * own)
 
-    def _span(self, at: int) -> int:
-        return (self.window.size[at] - 1) * self.window.dilation[at] + 1
-
     def _segments(self) -> Iterator[tuple[int, int]]:
         height = self.output.shape[-3].hint
         for begin in range(0, height, self.config.steps):
@@ -159,7 +133,7 @@ class Channels:
     def _rows(self) -> int:
         """Rows of the source that a thread reads for a segment, at most."""
         stride, height = self.window.stride[0], self.source.shape[-3].hint
-        return min(height, (self.config.steps - 1) * stride + self._span(0))
+        return min(height, (self.config.steps - 1) * stride + self.span(0))
 
     def _products(self) -> float:
         """Rows of windows that a thread multiplies, on average over the segments."""
@@ -169,7 +143,7 @@ class Channels:
             self.source.shape[-3].hint,
         )
         segments = list(self._segments())
-        taps = range(0, self._span(0), self.window.dilation[0])
+        taps = range(0, self.span(0), self.window.dilation[0])
         if self.window.size[1] * self.config.outputs * self.config.vector < _SKIPPED:
             return (self._rows() / stride + self.older / 2) * len(taps)
         inside = sum(
