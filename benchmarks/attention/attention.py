@@ -35,6 +35,8 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
+SHORT = 512
+"""Rows up to which one warpgroup a block, short steps and one stage are tried, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,13 @@ class Case:
         consumers = (1,) if few or (pairs and width > 128) else (2, 3) if narrow else (2,)
         stages = 1 if pairs and width > 128 else 2
         masking = {"": "NONE", "kept": "KEEP", "padding": "KEEP"}.get(self.mask, "ADD")
+        if self.rows <= SHORT and not few and max(depth, width) <= 64:
+            return [
+                Variant(self.dtype, depth, width, block, stages, count, masking, self.causal)
+                for block in (128, 64)
+                for count in ((1, 2) if self.rows > 64 else (1,))
+                for stages in ((1, 2) if pairs else (2,))
+            ]
         sizes = [(block, count) for block in blocks for count in consumers]
         return [
             Variant(self.dtype, depth, width, block, stages, count, masking, self.causal, few)
@@ -128,7 +137,27 @@ def _cases() -> list[Case]:
             Case(dtype=dtype, batch=2, depth=256),
         )
     ]
-    return first + others
+    return [*first, *others, *_short_cases()]
+
+
+def _short_cases() -> list[Case]:
+    """Windows of 7 x 7 with a bias of each head, maps and patches, a text of 77, 128 and 512."""
+    return [
+        case
+        for dtype in ("float32", "bfloat16")
+        for case in (
+            *(
+                Case(dtype=dtype, batch=batch, heads=heads, kv_heads=heads, rows=49, keys=49,
+                     depth=32, mask="bias")
+                for batch, heads in ((2048, 3), (512, 6), (128, 12), (32, 24))
+            ),
+            Case(dtype=dtype, batch=2048, heads=2, kv_heads=2, rows=49, keys=49, depth=32),
+            Case(dtype=dtype, batch=32, heads=12, kv_heads=12, rows=77, keys=77, causal=True),
+            Case(dtype=dtype, batch=32, heads=12, kv_heads=12, rows=128, keys=128),
+            Case(dtype=dtype, batch=32, heads=12, kv_heads=12, rows=197, keys=197),
+            Case(dtype=dtype, batch=8, heads=12, kv_heads=12, rows=512, keys=512, mask="bias"),
+        )
+    ]  # fmt: skip
 
 
 def eager(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -226,6 +255,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=140.0, help="it stops after these")
     parser.add_argument("--libraries", type=Path, default=Path("/tmp/kernelwright_attention"))
     parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--short", action="store_true", help="cases of few rows and keys alone")
     parser.add_argument("--compile", action="store_true", help="torch.compile as well")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
@@ -235,7 +265,8 @@ def main() -> None:
     if journal.exists():
         records = [json.loads(line) for line in journal.read_text().splitlines()]
     done = {record["case"] for record in records}
-    cases = [case for case in _cases() if case.name() not in done]
+    asked = _short_cases() if options.short else _cases()
+    cases = [case for case in asked if case.name() not in done]
     pool = ThreadPoolExecutor(options.jobs)
     wanted = list(dict.fromkeys(variant for case in cases for variant in case.variants()))
     libraries = build_all(wanted, options.libraries, pool)

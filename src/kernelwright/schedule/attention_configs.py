@@ -22,6 +22,8 @@ MOST_FEW = 8
 """Rows of all heads that have keys in common for which there is a kernel of its own."""
 _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
+_SHORT_STEP = 1.1
+"""Of the time of a step of 128 keys two of 64 take so much: by 4 to 16 %."""
 _TILE = 128
 """Rows of a tile, and keys of its step, that the model counts."""
 _SCORE_PASSES = 8
@@ -106,13 +108,24 @@ def sizes_of_node(node: Node, graph: Graph) -> AttentionSizes:
 
 
 def attention_configs(sizes: AttentionSizes, machine: Machine) -> tuple[AttentionConfig, ...]:
-    """Those that a block has room for, best first: several stages, as many rows as are fastest,
-    long steps."""
+    """Those that a block has room for, best first: as many stages as there are steps, as many rows
+    as are fastest, steps that are long and not longer than there are keys."""
     room = machine.shared_memory_per_block - _STATIC_SHARED
     found = [it for it in _candidates(sizes) if it.shared_bytes <= room]
     wanted = _consumers(sizes)
-    return tuple(sorted(found, key=lambda it: (it.stages == 1, abs(it.consumers - wanted),
-                                               -it.block_n)))  # fmt: skip
+    return tuple(sorted(found, key=lambda it: (it.stages != _stages(sizes, it.block_n),
+                                               abs(it.consumers - wanted),
+                                               _multiplied(sizes, it.block_n))))  # fmt: skip
+
+
+def _stages(sizes: AttentionSizes, block_n: int) -> int:
+    """Steps in shared memory: a block of float32 ends with its tile, one of 16 bits goes on."""
+    return 1 if sizes.dtype is DType.F32 and sizes.keys <= block_n else 2
+
+
+def _multiplied(sizes: AttentionSizes, block_n: int) -> float:
+    """Keys that a row is multiplied with, in units of what long steps take for one."""
+    return ceil(max(sizes.keys, 1) / block_n) * block_n * (_SHORT_STEP if block_n == 64 else 1.0)
 
 
 def _consumers(sizes: AttentionSizes) -> int:

@@ -73,7 +73,7 @@ struct AttentionVariant {
   static unsigned cut_work(AttentionParameters& p, unsigned tiles) {
     p.units = static_cast<int>(tiles);
     if (Tile::PLANES == 2) return tiles;
-    const auto most = static_cast<unsigned>(attention_multiprocessors());
+    const auto most = static_cast<unsigned>(Tile::BLOCKS * attention_multiprocessors());
     const unsigned heads = tiles / static_cast<unsigned>(p.tiles);
     const unsigned pairs = heads * ((static_cast<unsigned>(p.tiles) + 1) / 2);
     constexpr unsigned ROUNDS = 4;

@@ -126,14 +126,29 @@ struct AttentionTile {
   static constexpr int MASK_BLOCK = BLOCK_M * ROW_BYTES;
   static constexpr int MASK_BLOCKS = (BLOCK_N * MASK_SIZE + ROW_BYTES - 1) / ROW_BYTES;
   static constexpr int MASK_BYTES = MASK_BLOCKS * MASK_BLOCK;
-  static constexpr int MASKS_AT_MOST = ROOM / MASK_BYTES < 2 ? ROOM / MASK_BYTES : 2;
+  static constexpr int MASKS_WANTED = STAGES < 2 ? STAGES : 2;
+  static constexpr int MASKS_AT_MOST =
+      ROOM / MASK_BYTES < MASKS_WANTED ? ROOM / MASK_BYTES : MASKS_WANTED;
   static constexpr int MASK_STAGES = HAS_MASK ? MASKS_AT_MOST : 0;
   static_assert(MASK_STAGES > 0 || !HAS_MASK, "a block has no more shared memory");
   static constexpr int SHARED_BYTES = ALIGNMENT + OPERAND_BYTES + MASK_STAGES * MASK_BYTES;
 
   static constexpr int THREADS = 128 * (CONSUMERS + 1), CONSUMER_WARPS = 4 * CONSUMERS;
+
+  // Blocks of a multiprocessor. One warpgroup with short steps leaves registers for others: while it
+  // waits for products, takes exponentials and stores, they multiply.
+  static constexpr bool IS_SHORT =
+      CONSUMERS == 1 && BLOCK_N == 64 && DEPTH <= BLOCK_COLUMNS && WIDTH <= BLOCK_COLUMNS;
+  static constexpr int BLOCKS_WANTED = IS_SHORT ? 3 : 1;
+  static constexpr int BLOCKS_AT_MOST = 228 * 1024 / (SHARED_BYTES + 2 * 1024);
+  static constexpr int BLOCKS = BLOCKS_AT_MOST < BLOCKS_WANTED ? BLOCKS_AT_MOST : BLOCKS_WANTED;
+  // A block's threads begin with equal shares of the registers, which then change hands.
+  static constexpr int SHARE = 64 * 1024 / (BLOCKS * THREADS) / 8 * 8;
+  static constexpr bool MOVES_REGISTERS = CONSUMERS >= 2 || BLOCKS > 1;
   static constexpr int PRODUCER_REGISTERS = 24;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
+  static constexpr int MOST_REGISTERS =
+      (SHARE * THREADS - PRODUCER_REGISTERS * 128) / (CONSUMERS * 128) / 8 * 8;
+  static constexpr int CONSUMER_REGISTERS = MOST_REGISTERS < 240 ? MOST_REGISTERS : 240;
   // Two warpgroups find their turns at the tensor cores by themselves.
   static constexpr bool IN_TURNS = PLANES == 1 && CONSUMERS == 3;
 

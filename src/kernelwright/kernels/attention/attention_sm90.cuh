@@ -193,12 +193,20 @@ struct AttentionBlock {
 #pragma unroll
         for (int i = 0; i < Tile::PART / 8; ++i) {
           const int first = part * Tile::PART + i * 8 + column;
+          const float pair[2] = {sums[part][i * 4 + r * 2], sums[part][i * 4 + r * 2 + 1]};
+          float out[2];
+#pragma unroll
+          for (int c = 0; c < 2; ++c) out[c] = is_zero ? 0.0f : pair[c] * inverse * unscale;
+          if constexpr (Tile::PLANES == 2) {
+            if (is_packed) {
+              if (first < problem.width) *reinterpret_cast<float2*>(to + first) = {out[0], out[1]};
+              continue;
+            }
+          }
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
             if (first + c < problem.width) {
-              const float sum = sums[part][i * 4 + r * 2 + c];
-              to[(first + c) * problem.result_strides[3]] =
-                  attention_element<Element>(is_zero ? 0.0f : sum * inverse * unscale);
+              to[(first + c) * problem.result_strides[3]] = attention_element<Element>(out[c]);
             }
           }
         }
@@ -335,10 +343,10 @@ struct AttentionBlock {
 
   __device__ __forceinline__ void run() {
     if (threadIdx.x < 128) {
-      if constexpr (Tile::CONSUMERS >= 2) give_registers_back<Tile::PRODUCER_REGISTERS>();
+      if constexpr (Tile::MOVES_REGISTERS) give_registers_back<Tile::PRODUCER_REGISTERS>();
       if (threadIdx.x == 0) produce();
     } else {
-      if constexpr (Tile::CONSUMERS >= 2) take_registers<Tile::CONSUMER_REGISTERS>();
+      if constexpr (Tile::MOVES_REGISTERS) take_registers<Tile::CONSUMER_REGISTERS>();
       consume();
     }
   }
