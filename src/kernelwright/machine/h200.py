@@ -320,6 +320,8 @@ _ATTENTION = AttentionRates(
     tile_seconds=1.6e-6,
     step_seconds=MappingProxyType({64: 0.95e-6, 128: 1.38e-6, 256: 2.67e-6}),
     causal_step_seconds=MappingProxyType({64: 1.2e-6, 128: 1.42e-6, 256: 3.6e-6}),
+    short_tile_seconds=0.45e-6,
+    short_step_seconds=0.41e-6,
     library_launch_seconds=MappingProxyType({4: 25e-6, 2: 5e-6}),
     library_flops=37e12,
     library_tile_seconds=0.7e-6,
@@ -331,7 +333,7 @@ _ATTENTION = AttentionRates(
     library_mask_seconds=1.0e-12,
 )
 """Fitted to benchmarks/results/attention_h200.json and attention_variants_h200.json, short lengths
-to the kernels of transformers (docs/measured/attention.md)."""
+to the kernels of transformers and to attention_short_h200.json (docs/measured/attention.md)."""
 
 H200 = Machine(
     name="NVIDIA H200",

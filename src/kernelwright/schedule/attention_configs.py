@@ -22,6 +22,8 @@ MOST_FEW = 8
 """Rows of all heads that have keys in common for which there is a kernel of its own."""
 _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
+_SHORT_ROWS = {4: 512, 2: 256}
+"""Rows of a narrow head, by bytes of an element, up to which blocks of 64 are fastest."""
 _SHORT_STEP = 1.1
 """Of the time of a step of 128 keys two of 64 take so much: by 4 to 16 %."""
 _TILE = 128
@@ -108,29 +110,35 @@ def sizes_of_node(node: Node, graph: Graph) -> AttentionSizes:
 
 
 def attention_configs(sizes: AttentionSizes, machine: Machine) -> tuple[AttentionConfig, ...]:
-    """Those that a block has room for, best first: as many stages as there are steps, as many rows
-    as are fastest, steps that are long and not longer than there are keys."""
+    """Those that a block has room for, best first: of short rows with several blocks at a time, else
+    those with as many stages as there are steps, as many rows as are fastest, steps that are long
+    and not longer than there are keys."""
     room = machine.shared_memory_per_block - _STATIC_SHARED
     found = [it for it in _candidates(sizes) if it.shared_bytes <= room]
-    wanted = _consumers(sizes)
-    return tuple(sorted(found, key=lambda it: (it.stages != _stages(sizes, it.block_n),
-                                               abs(it.consumers - wanted),
-                                               _multiplied(sizes, it.block_n))))  # fmt: skip
+    wanted, short = _consumers(sizes), are_short(sizes)
+
+    def order(it: AttentionConfig) -> tuple[float, ...]:
+        stages = 1 if sizes.dtype is DType.F32 and (short or sizes.keys <= it.block_n) else 2
+        keys = ceil(max(sizes.keys, 1) / it.block_n) * it.block_n
+        multiplied = keys * (_SHORT_STEP if it.block_n == 64 else 1.0)
+        return (it.stages != stages, abs(it.consumers - wanted), it.block_n if short else multiplied)
+
+    return tuple(sorted(found, key=order))
 
 
-def _stages(sizes: AttentionSizes, block_n: int) -> int:
-    """Steps in shared memory: a block of float32 ends with its tile, one of 16 bits goes on."""
-    return 1 if sizes.dtype is DType.F32 and sizes.keys <= block_n else 2
-
-
-def _multiplied(sizes: AttentionSizes, block_n: int) -> float:
-    """Keys that a row is multiplied with, in units of what long steps take for one."""
-    return ceil(max(sizes.keys, 1) / block_n) * block_n * (_SHORT_STEP if block_n == 64 else 1.0)
+def are_short(sizes: AttentionSizes) -> bool:
+    """Whether several blocks of one warpgroup and short steps are fastest: while one takes
+    exponentials or stores, others multiply."""
+    return (
+        max(sizes.depth, sizes.width) <= 64
+        and not sizes.few
+        and sizes.rows <= _SHORT_ROWS[sizes.dtype.itemsize]
+    )
 
 
 def _consumers(sizes: AttentionSizes) -> int:
     """Warpgroups that are fastest: three hide exponentials of narrow rows, but have many rows."""
-    if sizes.rows <= 64:
+    if sizes.rows <= 64 or are_short(sizes):
         return 1
     is_narrow = sizes.dtype is not DType.F32 and max(sizes.depth, sizes.width) <= 64
     return 3 if is_narrow and not sizes.causal and sizes.rows >= _MANY_ROWS else 2
@@ -177,9 +185,14 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         planes = 12 * sizes.elements / machine.copy_bandwidth
         is_narrow = sizes.causal and max(sizes.depth, sizes.width) <= 64
         work = planes + sizes.flops / (rates.narrow_causal_flops if is_narrow else rates.flops)
+    elif are_short(sizes):
+        # Causal tiles are half as long at most: not counted.
+        tiles, steps = sizes.heads * ceil(sizes.rows / 64), ceil(sizes.keys / 64)
+        work = rates.short_tile_seconds + steps * rates.short_step_seconds
+        work *= tiles / machine.sm_count
     else:
-        steps = rates.causal_step_seconds if sizes.causal else rates.step_seconds
-        work = _tile_seconds(sizes, rates.tile_seconds, steps, machine)
+        by_columns = rates.causal_step_seconds if sizes.causal else rates.step_seconds
+        work = _tile_seconds(sizes, rates.tile_seconds, by_columns, machine)
     return rates.launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
 
 

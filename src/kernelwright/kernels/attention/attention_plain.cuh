@@ -82,6 +82,7 @@ __device__ __forceinline__ void attend_plainly(const AttentionProblem& p, const 
         // Sums of few numbers first: more accurate than one chain.
         for (int begin = 0; begin < p.depth; begin += 16) {
           float part = 0;
+#pragma unroll 2
           for (int d = begin; d < min(begin + 16, p.depth); ++d) {
             part = fmaf(attention_number(from[0][row * qs[2] + d * qs[3]]),
                         attention_number(from[1][key * ks[2] + d * ks[3]]), part);

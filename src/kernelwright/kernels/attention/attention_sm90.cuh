@@ -8,6 +8,7 @@
 #include "attention_ring.cuh"
 #include "attention_rows.cuh"
 #include "attention_store.cuh"
+#include "bulk_copy.cuh"
 #include "dependent_launch.cuh"
 
 template <class Config>
@@ -135,8 +136,7 @@ struct AttentionBlock {
       wait(barriers.mask_full + ring.stage, ring.phase);
       AttentionMask<Config>{factor}.apply(scores, mask_stage(ring.stage),
                                           is_same ? 0 : row - at.row, is_same ? 0 : 8);
-      __syncwarp();  // one lane releases what all have read
-      release(barriers.mask_empty + ring.stage);
+      hand_to_copies(barriers.mask_empty + ring.stage);
       ring.advance();
     }
     const int last = first + Tile::BLOCK_N - 1;

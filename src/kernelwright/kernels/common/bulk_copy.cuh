@@ -15,9 +15,18 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, int 
       : "memory");
 }
 
-// Orders this thread's ordinary writes to shared memory before asynchronous reads of it.
+// Orders what this thread wrote to shared memory, and read from it, before asynchronous copies from
+// there and to there.
 __device__ __forceinline__ void fence_shared_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A warp hands memory that it has read to the next asynchronous copy. Without the fence its loads
+// may be under way when it arrives, and find what the copy brings (docs/measured/attention.md).
+__device__ __forceinline__ void hand_to_copies(Barrier* read) {
+  fence_shared_for_async();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(read);
 }
 
 // Back, once ordinary writes to that memory are fenced. The thread that asks is the one that can

@@ -8,6 +8,7 @@
 // other. A warp has 8 rows of 64 numbers of either half, whatever the layout, for planes have rows
 // of 64 in both.
 
+#include "bulk_copy.cuh"
 #include "gemm_sm90_tile.cuh"
 
 // The box of one side that is fetched next. One thread's: in shared memory it takes no registers.
@@ -184,8 +185,7 @@ class InsideSplitter {
     // A row of a plane has 8 chunks of 16 bytes, swizzled with the row's number.
     const int own = place<SIDE>(stage) + lane() / 16 * PLANE_ROW_BYTES +
                     (lane() % 16 / 2 ^ lane() / 16) * 16 + lane() % 2 * 8;
-    __syncwarp();  // the box has been read
-    if (lane() == 0) arrive(shared_.raw_empty + SIDE);
+    hand_to_copies(shared_.raw_empty + SIDE);
     if (looks) {
       write_runs(values, scale, own, [&](const float (&numbers)[RUN], const float (&scaled)[RUN]) {
         guard.see(numbers, scaled);
