@@ -62,6 +62,8 @@ class Case:
     laid_out: str = ""
     how: str = ""
     weighing: str = "SOFTMAX"
+    cut: bool = False
+    """Whether several blocks prepare a head, with a kernel before that finds its largest number."""
 
 
 _CONFIGS = (
@@ -97,18 +99,25 @@ def _case(config: int, **others: Any) -> Case:
 
 _CASES = (
     _case(0, laid_out="heads inside"),
-    _case(0, rows=130, keys=257, heads=4, kv_heads=2, depth=33, width=63, laid_out="odd"),
+    _case(0, rows=130, keys=257, heads=4, kv_heads=2, depth=33, width=63, laid_out="odd", cut=True),
     _case(0, rows=1, keys=1, scale=3.0),
     _case(0, keys=0),
     _case(0, depth=70, rows=3, keys=40),
     _case(0, width=300, rows=3, keys=40),
     *(_case(0, rows=20, heads=4, kv_heads=1, how=how)
       for how in ("nan", "nan in q", "inf", "large", "graded", "tiny", "dominant", "signed")),
+    # Heads of a warp each, with a depth that lanes do not divide, and laid out as projected; heads
+    # that a block reads twice.
+    *(_case(2, batch=13, heads=5, kv_heads=5, rows=9, keys=20, depth=24, width=40, mask="add",
+            laid_out="heads inside", how=how) for how in ("signed", "graded and nan")),
+    *(_case(0, rows=20, keys=300, heads=4, kv_heads=2, laid_out="heads inside", how=how)
+      for how in ("signed", "graded and nan")),
+    _case(3, rows=20, keys=90, depth=72, width=100, batch=2, laid_out="expanded", mask="keep"),
     _case(1, rows=130, keys=100, heads=1, kv_heads=1),
     _case(1, rows=80, keys=30, heads=1, kv_heads=1, how="dominant"),
     _case(2, batch=2, rows=20, mask="add empty", how="signed"),
     _case(2, mask="add heads", depth=20, width=8),
-    _case(3, mask="keep empty", rows=20),
+    _case(3, mask="keep empty", rows=20, cut=True),
     _case(4, rows=70, keys=300, laid_out="heads inside"),
     _case(4, laid_out="odd", rows=40),
     _case(4, rows=20, how="inf"),
@@ -118,7 +127,7 @@ _CASES = (
     _case(7, mask="keep", keys=160, rows=130, heads=1, kv_heads=1),
     _case(6, mask="add heads same", keys=96, rows=70),
     _case(3, mask="keep same", keys=75, rows=20, batch=2),
-    _case(8, rows=20, keys=70, heads=1, kv_heads=1),
+    _case(8, rows=20, keys=70, heads=1, kv_heads=1, cut=True),
     _case(9, rows=20, keys=70, heads=1, kv_heads=1, depth=200),
     # Several rounds of blocks: the emulated card has few multiprocessors.
     _case(10, rows=200, keys=300, heads=9, kv_heads=1),
@@ -155,6 +164,8 @@ def test_every_config_against_float64(wide: bool, run_script: Callable[..., Any]
     for case, (ours, theirs) in zip(cases, seen["errors"], strict=True):
         # A comparison that NaN fails.
         assert ours <= max(_LEAST[case.dtype], theirs), (case, ours, theirs)
+    for case, launches in zip(cases, seen["launches"], strict=True):
+        assert ("attention_largest_kernel" in launches) is case.cut, (case, launches)
 
 
 @pytest.mark.timeout(400)  # every form is compiled

@@ -1,7 +1,8 @@
 """Child of test_attention.py: attention of every config on the emulator, against float64.
 
 Arguments: the configs as text, the cases as JSON, a seed. Prints one JSON object: of each case the
-greatest error, ours and PyTorch's; findings of the emulator.
+greatest error, ours and PyTorch's, and how often each kernel was launched; findings of the
+emulator.
 """
 
 import ctypes
@@ -49,6 +50,8 @@ def operands_of(case: dict[str, Any]) -> list[torch.Tensor]:
         batch, heads, rows, columns = shape
         if case["laid_out"] == "heads inside":
             tensor = torch.rand(batch, rows, heads, columns).to(dtype).transpose(1, 2)
+        elif case["laid_out"] == "expanded":
+            tensor = torch.rand(1, *shape[1:]).to(dtype).expand(shape)
         elif case["laid_out"] == "odd":
             tensor = torch.rand(batch, heads, columns, rows + 1).to(dtype)[..., 1:].mT
         else:
@@ -72,6 +75,10 @@ def spoil(case: dict[str, Any], operands: list[torch.Tensor]) -> None:
         case "graded":
             v[..., 0] *= 1e-12
             k[0, 0, 0] *= 1e-9
+        case "graded and nan":
+            v[-1, :, :, 0] *= 1e-12
+            k[-1, 0, 0] *= 1e-9
+            v[0, 0, 0, 0] = torch.nan
         case "tiny":
             v *= 1e-30
         case "dominant":
@@ -157,7 +164,7 @@ def error(result: torch.Tensor, exact: torch.Tensor) -> float:
 
 def main() -> None:
     torch.manual_seed(0)
-    errors = []
+    errors, launches = [], []
     with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=8) as session:
         library = build(sys.argv[1])
         for case in json.loads(sys.argv[2]):
@@ -167,10 +174,11 @@ def main() -> None:
             exact = reference(case, [it.double() for it in operands], mask)
             usual = reference(case, operands, mask)
             ours = run(library, session, case, operands, mask)
+            launches.append(session.take_launches())
             size = exact[exact.isfinite()].abs().max().item() if exact.isfinite().any() else 1.0
             errors.append([error(it, exact) / max(size, 1e-30) for it in (ours, usual)])
     findings = [str(finding) for finding in session.findings]
-    print(json.dumps({"errors": errors, "findings": findings}))
+    print(json.dumps({"errors": errors, "launches": launches, "findings": findings}))
 
 
 if __name__ == "__main__":

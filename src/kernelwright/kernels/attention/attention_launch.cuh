@@ -1,11 +1,12 @@
 #pragma once
 // Host side of attention: what a config takes, its workspace, its kernels in order.
 
+#include "attention_prepare_launch.cuh"
 #include "attention_request.cuh"
 #include "attention_sm90.cuh"
 
-// Kernels of a config: `largest` and `prepare` of float32 operands or `prepare` of those that have
-// to be copied, `attend`; `wide` for rows that it has no room for.
+// Kernels of a config: `prepare` of float32 operands, after `largest` where heads are cut, or of
+// those that have to be copied; `attend`; `wide` for rows that it has no room for.
 template <class Config>
 struct AttentionVariant {
   using Tile = AttentionTile<Config>;
@@ -112,19 +113,14 @@ struct AttentionVariant {
                                Tile::PLANES * static_cast<int64_t>(sizeof(Plane)))
                      : 0;
   }
-  static int64_t head_words(const AttentionProblem& p) {
-    int64_t words = 0;
-    for (const AttentionOperand& operand : p.operands) words += operand.head_count();
-    return words;
-  }
   static int64_t header_bytes(const AttentionProblem& p) {
-    return Tile::PLANES == 2 ? aligned(head_words(p) * 8) : 0;
+    return Tile::PLANES == 2 ? aligned(attention_heads(p) * 8) : 0;
   }
 
   static void place_room(AttentionParameters& p, void* workspace) {
     auto* words = static_cast<uint32_t*>(workspace);
     auto* planes = static_cast<unsigned char*>(workspace) + header_bytes(p.problem);
-    const int64_t heads = head_words(p.problem);
+    const int64_t heads = attention_heads(p.problem);
     for (int i = 0; i < 3; ++i) {
       const AttentionOperand& operand = p.problem.operands[i];
       p.pitch[i] = pitch_of(operand);
@@ -146,13 +142,20 @@ struct AttentionVariant {
     for (int i = 0; i < 3; ++i) {
       const AttentionOperand& operand = p.problem.operands[i];
       prepared.pitch[i] = p.pitch[i];
-      const int64_t blocks = (int64_t{operand.rows} + PREPARE_ROWS - 1) / PREPARE_ROWS;
-      const int64_t count = p.room.planes[i] != nullptr ? blocks * operand.head_count() : 0;
-      prepared.first_block[i + 1] = prepared.first_block[i] + count;
       bool aligned = operand.strides[3] == 1 && operand.columns % 4 == 0 &&
                      reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
       for (int d = 0; d < 3; ++d) aligned = aligned && operand.strides[d] % 4 == 0;
       prepared.has_vectors[i] = aligned;
+    }
+    bool has_parts = false;
+    int shared_bytes = 0;
+    if constexpr (Tile::PLANES == 2) {
+      has_parts = !gives_heads_whole(prepared);
+      if (!has_parts) shared_bytes = share_heads(prepared);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const int64_t count = p.room.planes[i] != nullptr ? prepare_blocks(prepared, i) : 0;
+      prepared.first_block[i + 1] = prepared.first_block[i] + count;
     }
     prepared.mask = mask_of(p.problem);
     prepared.mask_pitch = mask_pitch(p.problem);
@@ -162,7 +165,7 @@ struct AttentionVariant {
     if (blocks == 0) return cudaSuccess;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
     cudaError_t status = cudaSuccess;
-    if (Tile::PLANES == 2) {
+    if (has_parts) {
       status = cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
       if (status == cudaSuccess) {
         status = launch_dependent(largest, static_cast<unsigned>(prepared.first_block[3]),
@@ -171,7 +174,7 @@ struct AttentionVariant {
     }
     if (status != cudaSuccess) return status;
     return launch_dependent(prepare, static_cast<unsigned>(blocks), ATTENTION_PREPARE_THREADS,
-                            stream, prepared);
+                            stream, prepared, shared_bytes);
   }
 
   // The boxes of an operand: planes, or the operand itself. Sizes of 1 have any stride.

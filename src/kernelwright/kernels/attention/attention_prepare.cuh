@@ -2,22 +2,9 @@
 // What comes before attention: the largest numbers of float32 operands and their planes; copies of
 // 16-bit operands that boxes cannot be read of.
 
-#include "attention_problem.cuh"
+#include "attention_prepare_head.cuh"
+#include "attention_prepared.cuh"
 #include "dependent_launch.cuh"
-
-constexpr int ATTENTION_PREPARE_THREADS = 256;
-constexpr int PREPARE_ROWS = 64;   // of a block
-constexpr int MASK_COPY_ROWS = 8;  // of a mask, of a block: one for each warp
-
-struct PrepareParameters {
-  AttentionProblem problem;
-  AttentionRoom room;
-  int pitch[3];
-  int64_t first_block[4];  // of each operand; the last is the end
-  bool has_vectors[3];     // runs of 16 bytes are aligned
-  AttentionOperand mask;   // its rows, blocks of which follow the operands'
-  int64_t mask_pitch;      // elements of a row of the copy
-};
 
 // The rows of a head that a block prepares. Neighbouring lanes have neighbouring runs of a row.
 template <class Element, int RUN>
@@ -88,12 +75,10 @@ __device__ __forceinline__ void find_largest(const PrepareParameters& p, int num
   if (threadIdx.x % 32 == 0 && most > 0) atomicMax(p.room.largest[number] + rows.head, most);
 }
 
-// The planes of a block's rows. A head whose rows or columns hold small numbers alone next to its
-// largest is not fit: low planes end at 2^-24.
+// The planes of a block's rows.
 template <int RUN>
 __device__ __forceinline__ void write_planes(const PrepareParameters& p, int number,
                                              int64_t block) {
-  constexpr float SMALL = 0.125f;
   const PreparedRows<float, RUN> rows(p, number, block);
   const uint32_t largest = p.room.largest[number][rows.head];
   const float scale = plane_power(plane_exponent(largest));
@@ -117,7 +102,7 @@ __device__ __forceinline__ void write_planes(const PrepareParameters& p, int num
         high[i] = __float2half_rn(scaled);
         low[i] = __float2half_rn(scaled - __half2float(high[i]));
         if (run[i] != 0) row_some |= 1u << (t * RUN + i);
-        if (fabsf(scaled) >= SMALL) row_large |= 1u << (t * RUN + i);
+        if (fabsf(scaled) >= PLANE_SMALL) row_large |= 1u << (t * RUN + i);
       }
       const int column = rows.column(t);
       if (column >= p.pitch[number]) continue;
@@ -188,7 +173,7 @@ __device__ __forceinline__ int prepared_operand(const PrepareParameters& p, int6
   return number;
 }
 
-// First kernel of float32.
+// First kernel of float32 operands with heads that are cut; words of the room are zero before.
 __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
   wait_for_previous_kernel();
   int64_t block;
@@ -211,6 +196,10 @@ __device__ __forceinline__ void attention_prepare(const PrepareParameters& p) {
     if constexpr (Tile::HAS_MASK) copy_mask<typename Tile::Stored>(p, block);
   } else if constexpr (Tile::PLANES == 1) {
     copy_rows<typename Config::Element>(p, number, block);
+  } else if (p.head_threads[number] == 32) {
+    prepare_head<32>(p, number, block);
+  } else if (p.head_threads[number] == ATTENTION_PREPARE_THREADS) {
+    prepare_head<ATTENTION_PREPARE_THREADS>(p, number, block);
   } else if (p.has_vectors[number]) {
     write_planes<4>(p, number, block);
   } else {

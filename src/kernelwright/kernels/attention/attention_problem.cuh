@@ -58,7 +58,7 @@ struct AttentionProblem {
 };
 
 // Device memory of the launch's own. Of each head of an operand: the largest absolute value as the
-// bits of a float, and whether planes do not carry it; zero when the kernels start.
+// bits of a float, and whether planes do not carry it.
 struct AttentionRoom {
   uint32_t *largest[3], *unfit[3];
   void* planes[3];  // null for what is read where it lies
