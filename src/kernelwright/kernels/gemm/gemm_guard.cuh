@@ -23,11 +23,12 @@ constexpr int SAMPLES = 512;
 constexpr float SMALL = 1.0f / (1 << 13);
 // A kernel that makes pairs leaves one word per block: the number of small elements it met, or BAD
 // when there was one that no pair carries (infinite, NaN, too large) or when small ones meet in one
-// place, as in a row of small numbers. A few scattered ones do no harm: one in 2^22 is normal for
-// normal numbers.
+// place, as in a row of small numbers. Scattered ones do no harm: a product of many numbers rounds
+// by more than their pairs lose. Of normal numbers one in 2^22 is small, of silu(x) * y of two of
+// them one in 2^17.
 constexpr uint32_t BAD = 0x80000000u;
 constexpr int64_t SMALL_ELEMENTS = 32;  // always allowed
-constexpr int SMALL_SHARE_BITS = 18;    // and one in 2^18
+constexpr int SMALL_SHARE_BITS = 15;    // and one in 2^15
 
 // 2^exponent; the exponent is that of a normal number.
 __device__ __forceinline__ float power_of_two(int exponent) {
@@ -71,8 +72,11 @@ __device__ __forceinline__ Halves split(float scaled_x, float scaled_y) {
 }
 
 // What one thread has seen: blocks of several runs of RUN neighbours each, one below the other.
-template <int RUN>
+// MEETING small ones in a run or below each other are too many.
+template <int RUN, int MEETING = 2>
 class Guard {
+  static_assert(MEETING == 2 || MEETING == 3, "two masks are kept");
+
  public:
   // The numbers of one run, as they are and scaled. NaN compares as not small and not fitting.
   __device__ __forceinline__ void see(const float (&numbers)[RUN], const float (&scaled)[RUN]) {
@@ -90,7 +94,7 @@ class Guard {
   }
 
   // The next run is the first of another block.
-  __device__ __forceinline__ void end_block() { in_columns_ = 0; }
+  __device__ __forceinline__ void end_block() { once_ = twice_ = 0; }
 
   __device__ __forceinline__ uint32_t word() const { return (word_ & BAD) == 0 ? word_ : BAD; }
 
@@ -103,15 +107,17 @@ class Guard {
     for (int i = 0; i < RUN; ++i) {
       if (numbers[i] != 0 && fabsf(scaled[i]) < SMALL) columns |= 1u << i;
     }
-    word_ += __popc(columns);
-    if ((columns & (columns - 1 | in_columns_)) != 0) word_ |= BAD;
-    in_columns_ |= columns;
+    const int count = __popc(columns);
+    word_ += count;
+    if (count >= MEETING || (columns & (MEETING == 2 ? once_ : twice_)) != 0) word_ |= BAD;
+    twice_ |= once_ & columns;
+    once_ |= columns;
   }
 
   uint32_t word_ = 0;  // the count, and BAD as soon as it is so
 
  private:
-  uint32_t in_columns_ = 0;
+  uint32_t once_ = 0, twice_ = 0;  // columns of the block with a small one, and with two
 };
 
 // The words of a block's threads as one, in shared memory.

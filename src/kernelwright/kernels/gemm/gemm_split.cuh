@@ -86,6 +86,8 @@ class SplitTile {
   static constexpr int RUN = 4, RUNS = 8;
   static constexpr int INNER = 256, OUTER = 32;
   static constexpr int PITCH = OUTER + 1;  // of a tile in shared memory, [INNER][PITCH]
+  // Two of 8 x 4 numbers meet by chance where one in 2^15 is small.
+  using Seen = Guard<RUN, 3>;
 
   // Two stretches one after the other have each tile once.
   static SplitParameters::Side side(const Factor& factor, void* planes, Major major,
@@ -123,7 +125,7 @@ class SplitTile {
     Halves first, second;
   };
   __device__ __forceinline__ static Pairs split_run(const float (&values)[RUN], float scale,
-                                                    Guard<RUN>& guard) {
+                                                    Seen& guard) {
     float scaled[RUN];
 #pragma unroll
     for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale;
@@ -184,7 +186,7 @@ class SplitTile {
   }
 
   __device__ __forceinline__ void store(const Values& values, float scale,
-                                        Guard<RUN>& guard) const {
+                                        Seen& guard) const {
     const int64_t column = inner_ + thread_column();
     if (column >= factor_.plane_inner) return;
 #pragma unroll
@@ -232,7 +234,7 @@ class SplitTile {
   }
 
   __device__ __forceinline__ void store_run(const float (&values)[RUN], float scale, __half* high,
-                                            int64_t column, Guard<RUN>& guard) const {
+                                            int64_t column, Seen& guard) const {
     const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
     if (ANY_PERMUTED && factor_.permutes_inner) {
@@ -274,7 +276,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   if (tile == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
-  Guard<SplitTile::RUN> guard;
+  SplitTile::Seen guard;
   while (true) {
     const SplitTile now(parameters, tile);
     now.store(values, power_of_two(exponents[now.side()]), guard);
@@ -296,7 +298,7 @@ __device__ __forceinline__ void split_ahead(const SplitParameters::Side& side, f
   constexpr int RUN = SplitTile::RUN, RUNS = SplitTile::RUNS;
   constexpr int WIDE = SplitTile::INNER / (32 * RUN), WARPS = WIDE * SplitTile::OUTER / RUNS;
   const Factor& factor = side.factor;
-  Guard<RUN> guard;
+  SplitTile::Seen guard;
 #pragma unroll 1
   for (uint32_t part = worker; part < side.tiles * WARPS; part += workers) {
     const uint32_t tile = part / WARPS, above = tile / side.inner_tiles;
