@@ -8,13 +8,14 @@ layer is computed on them as they lie, and its result is seen in theirs.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from string import ascii_lowercase
 
 from kernelwright.ir.attention import Attention
-from kernelwright.ir.calls import rename_call
+from kernelwright.ir.calls import AtenCall, rename_call
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Contract, Kind, Opaque, Permute, Reshape, View, ViewMap
-from kernelwright.ir.library_calls import LINEAR
+from kernelwright.ir.library_calls import EINSUM, LINEAR
 from kernelwright.ir.sizes import are_equal
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule
@@ -22,6 +23,8 @@ from kernelwright.rewrite.surroundings import Surroundings
 
 _HEADS = (0, 2, 1, 3)
 """Dimensions of an attention's result of four dimensions as the library has them in memory."""
+_TILE = 128
+"""Rows of a tile of our products, most of the time."""
 
 
 def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
@@ -44,6 +47,9 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     ascending = sorted(outer)
     if list(outer) == ascending:
         return None
+    if isinstance(node.kind, Contract) and joined is None and _fill_tiles(outer, rows):
+        # As fast as it is, and what reads the rows may want them in this order.
+        return None
     views = _Views(around, node)
     lying = views.add(source, Permute((*ascending, *order[len(outer) :])))
     if joined is not None:
@@ -57,7 +63,7 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
         kind=_of_rank(node.kind, lying.tensor.rank),
         type=replace(node.tensor, shape=(*lying.tensor.shape[:-1], width), layout=None),
         inputs=(lying.name, *node.inputs[1:]),
-        origin=node.origin and rename_call(node.origin, {rows.name: lying.name}),
+        origin=_call_on(node, rows, lying),
     )
     back = Permute((*(ascending.index(d) for d in outer), len(outer)))
     late = replace(node, kind=View(back), inputs=(early.name,), origin=None, operators=())
@@ -74,13 +80,29 @@ def _is_layer(around: Surroundings, node: Node) -> bool:
         case Opaque():
             is_layer = node.origin is not None and node.origin.target == LINEAR
         case Contract(lhs, rhs, out, patches=None):
+            is_layer = lhs[:-1] == out[:-1] and sorted(rhs) == sorted(lhs[-1:] + out[-1:])
             # What the caller gets keeps the strides that PyTorch gives it.
-            rows = lhs[:-1]
-            is_layer = len(rhs) == 2 and lhs[-1] in rhs and out[:-1] == rows
             is_layer = is_layer and around.unseen(node.name)
         case _:
             return False
     return is_layer and around.may_move(node)
+
+
+def _fill_tiles(outer: Sequence[int], rows: Node) -> bool:
+    """Whether our kernel's tiles are full of those rows that it can join: the last ones, as far as
+    they lie in this order."""
+    first = len(outer) - 1
+    while first > 0 and outer[first - 1] + 1 == outer[first]:
+        first -= 1
+    count = prod(dim.hint for dim in rows.tensor.shape[first : len(outer)])
+    return -count % _TILE * 8 <= count
+
+
+def _call_on(node: Node, rows: Node, lying: Node) -> AtenCall | None:
+    """The layer's call on other rows; Einstein notation may have too few letters for them."""
+    if node.origin is None or node.origin.target == EINSUM:
+        return None
+    return rename_call(node.origin, {rows.name: lying.name})
 
 
 def _of_rank(kind: Kind, rank: int) -> Kind:
