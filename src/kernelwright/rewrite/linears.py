@@ -109,8 +109,11 @@ def _of_rank(kind: Kind, rank: int) -> Kind:
     """A layer on operands of this rank."""
     if not isinstance(kind, Contract):
         return kind
-    rows = ascii_lowercase[: rank - 1]
-    summed, columns = ascii_lowercase[rank - 1 : rank + 1]
+    rows, summed, columns = (
+        ascii_lowercase[: rank - 1],
+        ascii_lowercase[rank - 1],
+        ascii_lowercase[rank],
+    )
     matrix = "".join(summed if letter in kind.lhs else columns for letter in kind.rhs)
     return Contract(rows + summed, matrix, rows + columns)
 

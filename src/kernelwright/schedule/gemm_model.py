@@ -64,7 +64,7 @@ class ProductShape:
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
     apart: int = 1
-    """Of the batches those that share a right factor, and whose rows do not lie together."""
+    """Batches, of all, that share a right factor and whose rows do not lie together."""
 
     @property
     def copied(self) -> "ProductShape":
