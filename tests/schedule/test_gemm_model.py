@@ -13,7 +13,8 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.types import DType
+from kernelwright.ir.kinds import Contract
+from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import A100, H200
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
@@ -23,6 +24,7 @@ from kernelwright.schedule.gemm_model import (
     is_buffered,
     is_convincing,
     library_seconds,
+    product_shape,
     tensor_core_seconds,
 )
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
@@ -193,3 +195,28 @@ def test_sixteen_bits_are_ours_where_the_library_has_old_kernels_alone() -> None
         seconds, config = ranked_products(product, 2, H200)[0]
         library = library_seconds(product, H200)
         assert is_convincing(config, product, seconds, library, H200) == is_ours
+
+
+@pytest.mark.parametrize(
+    ("equation", "batches", "m"),
+    [
+        ("abc,dc->abd", 1, 6304),
+        ("bac,dc->abd", 197, 32),
+        ("dc,bac->abd", 197, 32),
+        ("eabc,dc->eabd", 1, 6304),  # Of one.
+        ("ebac,edc->eabd", 197, 32),
+        ("bc,dc->bd", 1, 32),
+    ],
+)
+def test_rows_that_do_not_lie_together_are_batches(equation: str, batches: int, m: int) -> None:
+    factors, out = equation.split("->")
+    lhs, rhs = factors.split(",")
+    sizes = {"a": 197, "b": 32, "c": 768, "d": 768, "e": 1}
+    kinds = [
+        TensorType(DType.F32, tuple(Dim.static(sizes[letter]) for letter in word))
+        for word in (lhs, rhs, out)
+    ]
+    found = product_shape(Contract(lhs, rhs, out), kinds[:2], kinds[2])
+    assert (found.batches, found.m) == (batches, m)
+    # PyTorch copies them.
+    assert (found.copied.batches, found.copied.m) == (1, batches * m)

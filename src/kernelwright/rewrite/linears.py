@@ -1,18 +1,21 @@
-"""Linear layers of PyTorch on rows in another order than that of memory.
+"""Linear layers on rows in another order than that of memory.
 
 PyTorch copies such an operand, multiplies, and adds the bias in a pass of its own: of 197 x 32 rows
-of 768, 51 us for a product of 34 (docs/measured/networks.md). Rows do not know their order: the
+of 768, 51 us for a product of 34. Our kernel takes rows that it cannot join for a batch: 197
+products of 32 rows, in tiles of 128 (docs/measured/networks.md). Rows do not know their order: the
 layer is computed on them as they lie, and its result is seen in theirs.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
+from string import ascii_lowercase
 
 from kernelwright.ir.attention import Attention
-from kernelwright.ir.calls import rename_call
+from kernelwright.ir.calls import AtenCall, rename_call
 from kernelwright.ir.graph import Node
-from kernelwright.ir.kinds import Opaque, Permute, Reshape, View, ViewMap
-from kernelwright.ir.library_calls import LINEAR
+from kernelwright.ir.kinds import Contract, Kind, Opaque, Permute, Reshape, View, ViewMap
+from kernelwright.ir.library_calls import EINSUM, LINEAR
 from kernelwright.ir.sizes import are_equal
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule
@@ -20,13 +23,13 @@ from kernelwright.rewrite.surroundings import Surroundings
 
 _HEADS = (0, 2, 1, 3)
 """Dimensions of an attention's result of four dimensions as the library has them in memory."""
+_TILE = 128
+"""Rows of a tile of our products, most of the time."""
 
 
 def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # linear(x)[..., i, j, :] is a function of x[..., i, j, :] alone.
-    if not isinstance(node.kind, Opaque) or node.origin is None or node.origin.target != LINEAR:
-        return None
-    if not around.may_move(node) or len(set(node.inputs)) < len(node.inputs):
+    if not _is_layer(around, node) or len(set(node.inputs)) < len(node.inputs):
         return None
     rows = around.node(node.inputs[0])
     joined = rows if isinstance(rows.kind, View) and isinstance(rows.kind.map, Reshape) else None
@@ -44,6 +47,9 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     ascending = sorted(outer)
     if list(outer) == ascending:
         return None
+    if isinstance(node.kind, Contract) and joined is None and _fill_tiles(outer, rows):
+        # As fast as it is, and what reads the rows may want them in this order.
+        return None
     views = _Views(around, node)
     lying = views.add(source, Permute((*ascending, *order[len(outer) :])))
     if joined is not None:
@@ -54,9 +60,10 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     early = replace(
         node,
         name=around.fresh(node.name),
+        kind=_of_rank(node.kind, lying.tensor.rank),
         type=replace(node.tensor, shape=(*lying.tensor.shape[:-1], width), layout=None),
         inputs=(lying.name, *node.inputs[1:]),
-        origin=rename_call(node.origin, {rows.name: lying.name}),
+        origin=_call_on(node, rows, lying),
     )
     back = Permute((*(ascending.index(d) for d in outer), len(outer)))
     late = replace(node, kind=View(back), inputs=(early.name,), origin=None, operators=())
@@ -65,6 +72,50 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     apart = views.of(early, back)
     late = replace(late, kind=View(Reshape()), inputs=(apart.name,))
     return (*views.made, early, apart, late)
+
+
+def _is_layer(around: Surroundings, node: Node) -> bool:
+    """Whether the node multiplies rows by a matrix, and its result may have another order."""
+    match node.kind:
+        case Opaque():
+            is_layer = node.origin is not None and node.origin.target == LINEAR
+        case Contract(lhs, rhs, out, patches=None):
+            is_layer = lhs[:-1] == out[:-1] and sorted(rhs) == sorted(lhs[-1:] + out[-1:])
+            # What the caller gets keeps the strides that PyTorch gives it.
+            is_layer = is_layer and around.unseen(node.name)
+        case _:
+            return False
+    return is_layer and around.may_move(node)
+
+
+def _fill_tiles(outer: Sequence[int], rows: Node) -> bool:
+    """Whether our kernel's tiles are full of those rows that it can join: the last ones, as far as
+    they lie in this order."""
+    first = len(outer) - 1
+    while first > 0 and outer[first - 1] + 1 == outer[first]:
+        first -= 1
+    count = prod(dim.hint for dim in rows.tensor.shape[first : len(outer)])
+    return -count % _TILE * 8 <= count
+
+
+def _call_on(node: Node, rows: Node, lying: Node) -> AtenCall | None:
+    """The layer's call on other rows; Einstein notation may have too few letters for them."""
+    if node.origin is None or node.origin.target == EINSUM:
+        return None
+    return rename_call(node.origin, {rows.name: lying.name})
+
+
+def _of_rank(kind: Kind, rank: int) -> Kind:
+    """A layer on operands of this rank."""
+    if not isinstance(kind, Contract):
+        return kind
+    rows, summed, columns = (
+        ascii_lowercase[: rank - 1],
+        ascii_lowercase[rank - 1],
+        ascii_lowercase[rank],
+    )
+    matrix = "".join(summed if letter in kind.lhs else columns for letter in kind.rhs)
+    return Contract(rows + summed, matrix, rows + columns)
 
 
 def _joined(shape: Sequence[Dim], last: Dim) -> int | None:

@@ -4,7 +4,7 @@ Every limit and rate comes from the machine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from kernelwright.ir.anchors import Side, Triangle
@@ -63,6 +63,14 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
+    apart: int = 1
+    """Batches, of all, that share a right factor and whose rows do not lie together."""
+
+    @property
+    def copied(self) -> "ProductShape":
+        """The product as PyTorch computes it: of a copy, where rows do not lie together."""
+        batches, m = self.batches // max(1, self.apart), self.m * self.apart
+        return replace(self, batches=batches, m=m, apart=1)
 
     def are_many_small(self, machine: Machine) -> bool:
         """Whether the library's and our time was measured for thousands of products like these."""
@@ -101,9 +109,16 @@ def product_shape(
     lhs, rhs = reversed(inputs[:2]) if found.swapped else inputs[:2]
     assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
     sizes = contraction_sizes(anchor, inputs, output)
-    # Batches that share the right factor are rows, as the launcher makes them where memory allows.
-    shared = [letter for letter in found.batch if letter not in found.right]
     own = [letter for letter in found.batch if letter in found.right]
+    # Batches that share the right factor are rows, as the launcher makes them where memory allows:
+    # the last ones, as far as they stand together in the left factor and in the result.
+    left, out, rows = (
+        "".join(letter for letter in word if sizes[letter] != 1)
+        for word in (found.left, anchor.out, found.batch + found.m)
+    )
+    rows = "".join(letter for letter in rows if letter not in found.right)
+    at = next(at for at in range(len(rows) + 1) if rows[at:] in left and rows[at:] in out)
+    apart = prod(sizes[letter] for letter in rows[:at])
     chunk = 16 // lhs.dtype.itemsize
     k = sizes[found.k]
     if anchor.patches is not None and not anchor.patches.are_pixels:
@@ -116,8 +131,8 @@ def product_shape(
         return Factor(elements=kind.numel_hint, major=major, is_aligned=aligned)
 
     return ProductShape(
-        batches=prod(sizes[letter] for letter in own),
-        m=prod(sizes[letter] for letter in (*shared, *found.m)),
+        batches=apart * prod(sizes[letter] for letter in own),
+        m=prod(sizes[letter] for letter in rows[at:]),
         n=sizes[found.n],
         k=k,
         dtype=lhs.dtype,
@@ -129,6 +144,7 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
+        apart=apart,
     )
 
 

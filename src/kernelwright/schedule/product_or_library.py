@@ -66,21 +66,22 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     assert isinstance(node.kind, Contract)
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
+    called = shape.copied
     (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
     is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
-    if shape.are_many_small(machine) and not is_conv:
-        library = many_small_library_seconds(node, shape, graph, machine)
+    if called.are_many_small(machine) and not is_conv:
+        library = many_small_library_seconds(node, called, graph, machine)
         convincing = machine.many_small.margin * ours <= library
-    elif shape.have_small_tiles(machine) and not is_conv:
-        library = library_seconds(shape, machine)
+    elif called.have_small_tiles(machine) and not is_conv:
+        library = library_seconds(called, machine)
         convincing = machine.library.margin * ours <= library
     elif _is_of_patches(node, graph) and machine.convolutions is not None:
-        library = patches_seconds(shape, machine)
+        library = patches_seconds(called, machine)
         convincing = machine.library.margin * ours <= library
     else:
         seconds = convolution_seconds if is_conv else library_seconds
-        library = seconds(shape, machine)
+        library = seconds(called, machine)
         if shape.dtype is not DType.F32 and not is_conv:
             library += seconds_after(node, graph, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
