@@ -35,7 +35,7 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
-SHORT = 512
+SHORT = 1536
 """Rows up to which one warpgroup a block, short steps and one stage are tried, too."""
 
 
@@ -141,7 +141,7 @@ def _cases() -> list[Case]:
 
 
 def _short_cases() -> list[Case]:
-    """Windows of 7 x 7 with a bias of each head, maps and patches, a text of 77, 128 and 512."""
+    """Windows of 7 x 7 with a bias of each head, patches, texts, and lengths that are not short."""
     return [
         case
         for dtype in ("float32", "bfloat16")
@@ -156,6 +156,9 @@ def _short_cases() -> list[Case]:
             Case(dtype=dtype, batch=32, heads=12, kv_heads=12, rows=128, keys=128),
             Case(dtype=dtype, batch=32, heads=12, kv_heads=12, rows=197, keys=197),
             Case(dtype=dtype, batch=8, heads=12, kv_heads=12, rows=512, keys=512, mask="bias"),
+            Case(dtype=dtype, batch=16, heads=12, kv_heads=12, rows=256, keys=256),
+            Case(dtype=dtype, batch=4, heads=12, kv_heads=12, rows=1024, keys=1024, causal=True),
+            Case(dtype=dtype, batch=8, heads=8, kv_heads=8, rows=1500, keys=1500),
         )
     ]  # fmt: skip
 
