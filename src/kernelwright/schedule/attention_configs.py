@@ -22,7 +22,7 @@ MOST_FEW = 8
 """Rows of all heads that have keys in common for which there is a kernel of its own."""
 _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
-_SHORT_ROWS = {4: 512, 2: 256}
+_SHORT_ROWS = {4: 1536, 2: 256}
 """Rows of a narrow head, by bytes of an element, up to which blocks of 64 are fastest."""
 _SHORT_STEP = 1.1
 """Of the time of a step of 128 keys two of 64 take so much: by 4 to 16 %."""
@@ -181,15 +181,17 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
     if sizes.few:
         seconds = size * sizes.elements / rates.few_bandwidth[size]
         return rates.launch_seconds[2] + seconds + masks
+    if are_short(sizes):
+        # Causal tiles are half as long at most: not counted.
+        tiles, steps = sizes.heads * ceil(sizes.rows / 64), ceil(sizes.keys / 64)
+        work = rates.short_tile_seconds[size] + steps * rates.short_step_seconds[size]
+        work *= tiles / machine.sm_count
+        work += 8 * sizes.elements / machine.copy_bandwidth * (size == 4)
+        return rates.short_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
     if size == 4:
         planes = 12 * sizes.elements / machine.copy_bandwidth
         is_narrow = sizes.causal and max(sizes.depth, sizes.width) <= 64
         work = planes + sizes.flops / (rates.narrow_causal_flops if is_narrow else rates.flops)
-    elif are_short(sizes):
-        # Causal tiles are half as long at most: not counted.
-        tiles, steps = sizes.heads * ceil(sizes.rows / 64), ceil(sizes.keys / 64)
-        work = rates.short_tile_seconds + steps * rates.short_step_seconds
-        work *= tiles / machine.sm_count
     else:
         by_columns = rates.causal_step_seconds if sizes.causal else rates.step_seconds
         work = _tile_seconds(sizes, rates.tile_seconds, by_columns, machine)
@@ -203,7 +205,11 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
     if size == 4 and sizes.groups < sizes.heads:
         return _unfused_seconds(sizes, machine)
     if size == 4:
-        work = sizes.flops / rates.library_flops
+        # Tiles are of 64 rows, 64 keys and 64 columns.
+        padding = 1.0
+        for count in (sizes.rows, sizes.keys, (sizes.depth + sizes.width) / 2):
+            padding *= ceil(count / 64) * 64 / max(count, 1)
+        work = padding * sizes.flops / rates.library_flops
     elif sizes.few:
         work = size * sizes.elements / rates.library_few_bandwidth
     else:

@@ -382,6 +382,15 @@ def _steps_seconds(shape: ProductShape, machine: Machine) -> float:
     return min(shape.k, rates.known_k) * rates.k_seconds
 
 
+def biased_steps_seconds(shape: ProductShape, machine: Machine) -> float:
+    """Least seconds of the library's linear layer in float32 with a bias: it takes tiles of 128 x 64
+    and cuts no K, however few they are."""
+    few = min(shape.m, shape.n) < machine.library.biased_rows
+    if few or shape.batches > 1 or shape.dtype is not DType.F32:
+        return 0.0
+    return machine.library.call_seconds + shape.k * machine.library.biased_k_seconds
+
+
 def convolution_seconds(shape: ProductShape, machine: Machine) -> float:
     """Seconds of the product as a convolution of one tap, by cuDNN.
 

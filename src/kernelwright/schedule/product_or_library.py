@@ -9,6 +9,7 @@ from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
+    biased_steps_seconds,
     convolution_seconds,
     is_convincing,
     library_seconds,
@@ -82,6 +83,8 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     else:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(called, machine)
+        if not is_conv and _adds_bias(node):
+            library = max(library, biased_steps_seconds(called, machine))
         if shape.dtype is not DType.F32 and not is_conv:
             library += seconds_after(node, graph, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
@@ -91,6 +94,11 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
         is_convincing=convincing,
         on_cuda_cores=isinstance(config, GemmConfig),
     )
+
+
+def _adds_bias(node: Node) -> bool:
+    """Whether the library's call adds a bias to the product."""
+    return node.part_of is not None and len(node.part_of.call.refs) > len(node.inputs)
 
 
 def _is_of_patches(node: Node, graph: Graph) -> bool:

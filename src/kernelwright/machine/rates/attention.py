@@ -20,10 +20,12 @@ class AttentionRates:
     """Seconds of its step of 128 keys, by columns of a head."""
     causal_step_seconds: Mapping[int, float]
     """Seconds of that step where what comes later is cut off."""
-    short_tile_seconds: float
-    """Seconds in which a multiprocessor with several blocks is done with a tile of 64 rows in 16
-    bits, beside its steps."""
-    short_step_seconds: float
+    short_launch_seconds: Mapping[int, float]
+    """Seconds of the launches where several blocks of 64 rows run at a time."""
+    short_tile_seconds: Mapping[int, float]
+    """Seconds in which a multiprocessor with several blocks is done with a tile of 64 rows, beside
+    its steps."""
+    short_step_seconds: Mapping[int, float]
     """Seconds of that tile's step of 64 keys of at most 64 columns."""
     library_launch_seconds: Mapping[int, float]
     """Seconds that PyTorch's call takes on the card beside its work."""

@@ -60,6 +60,10 @@ class LibraryRates:
     it."""
     k_seconds: float
     """Least seconds of a float32 product of few tiles for each step along K."""
+    biased_k_seconds: float
+    """Seconds of a step of one along K where a linear layer in float32 adds its bias."""
+    biased_rows: int
+    """Rows and columns from which on that is so."""
     known_k: int
     """Most of these steps: longer ones are cut among blocks."""
     known_thin_seconds: float
