@@ -1,6 +1,7 @@
 """What goes to PyTorch's libraries because they are faster, and what does not."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,34 @@ def test_products_that_libraries_do_faster(
         assert why in plan.left_to_pytorch[0].why
     forced = schedule(graph, H200, Library.NEVER)
     assert len(forced.kernels) == (0 if dtype is torch.int64 else 1)
+
+
+class OfBasis(torch.nn.Module):
+    def __init__(self, basis: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.basis, self.layer = basis, torch.nn.Linear(2048, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.basis(x).flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("basis", "is_left"),
+    [(lambda x: torch.exp(-((x.unsqueeze(-1) - 0.5) ** 2)), True), (torch.sigmoid, False)],
+)
+def test_factors_that_pairs_do_not_carry(
+    basis: Callable[[torch.Tensor], torch.Tensor], is_left: bool
+) -> None:
+    module, x = OfBasis(basis).eval(), torch.zeros(8192, 2048)
+    plan = schedule(rewrite(capture_module(module, (x,))).graph, H200)
+    # The kernel would multiply exponentials far below 1 on the CUDA cores, after a first try.
+    assert bool(plan.left_to_pytorch) == is_left
+
+
+def test_a_small_layer_with_a_bias_is_ours() -> None:
+    # cuBLAS takes 38 us: it has tiles of 128 x 64 and cuts no K where it adds a bias.
+    layer, x = torch.nn.Linear(512, 512), torch.zeros(616, 512)
+    assert not schedule(rewrite(capture_module(layer, (x,))).graph, H200).left_to_pytorch
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,6 @@ MOST_FEW = 8
 """Rows of all heads that have keys in common for which there is a kernel of its own."""
 _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
-_SHORT_ROWS = {4: 1536, 2: 256}
-"""Rows of a narrow head, by bytes of an element, up to which blocks of 64 are fastest."""
-_SHORT_STEP = 1.1
-"""Of the time of a step of 128 keys two of 64 take so much: by 4 to 16 %."""
 _TILE = 128
 """Rows of a tile, and keys of its step, that the model counts."""
 _SCORE_PASSES = 8
@@ -110,35 +106,41 @@ def sizes_of_node(node: Node, graph: Graph) -> AttentionSizes:
 
 
 def attention_configs(sizes: AttentionSizes, machine: Machine) -> tuple[AttentionConfig, ...]:
-    """Those that a block has room for, best first: of short rows with several blocks at a time, else
-    those with as many stages as there are steps, as many rows as are fastest, steps that are long
-    and not longer than there are keys."""
+    """Those that a block has room for, best first.
+
+    Of short rows those with several blocks at a time; else those with as many stages as there are
+    steps, as many rows as are fastest, and steps that are long, but not longer than the keys.
+    """
     room = machine.shared_memory_per_block - _STATIC_SHARED
     found = [it for it in _candidates(sizes) if it.shared_bytes <= room]
-    wanted, short = _consumers(sizes), are_short(sizes)
+    wanted, short = _consumers(sizes, machine), are_short(sizes, machine)
 
     def order(it: AttentionConfig) -> tuple[float, ...]:
         stages = 1 if sizes.dtype is DType.F32 and (short or sizes.keys <= it.block_n) else 2
         keys = ceil(max(sizes.keys, 1) / it.block_n) * it.block_n
-        multiplied = keys * (_SHORT_STEP if it.block_n == 64 else 1.0)
-        return (it.stages != stages, abs(it.consumers - wanted), it.block_n if short else multiplied)
+        multiplied = keys * (rates_of(machine).half_steps if it.block_n == 64 else 1.0)
+        return (
+            it.stages != stages,
+            abs(it.consumers - wanted),
+            it.block_n if short else multiplied,
+        )
 
     return tuple(sorted(found, key=order))
 
 
-def are_short(sizes: AttentionSizes) -> bool:
+def are_short(sizes: AttentionSizes, machine: Machine) -> bool:
     """Whether several blocks of one warpgroup and short steps are fastest: while one takes
     exponentials or stores, others multiply."""
     return (
         max(sizes.depth, sizes.width) <= 64
         and not sizes.few
-        and sizes.rows <= _SHORT_ROWS[sizes.dtype.itemsize]
+        and sizes.rows <= rates_of(machine).short_rows[sizes.dtype.itemsize]
     )
 
 
-def _consumers(sizes: AttentionSizes) -> int:
+def _consumers(sizes: AttentionSizes, machine: Machine) -> int:
     """Warpgroups that are fastest: three hide exponentials of narrow rows, but have many rows."""
-    if sizes.rows <= 64 or are_short(sizes):
+    if sizes.rows <= 64 or are_short(sizes, machine):
         return 1
     is_narrow = sizes.dtype is not DType.F32 and max(sizes.depth, sizes.width) <= 64
     return 3 if is_narrow and not sizes.causal and sizes.rows >= _MANY_ROWS else 2
@@ -181,7 +183,7 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
     if sizes.few:
         seconds = size * sizes.elements / rates.few_bandwidth[size]
         return rates.launch_seconds[2] + seconds + masks
-    if are_short(sizes):
+    if are_short(sizes, machine):
         # Causal tiles are half as long at most: not counted.
         tiles, steps = sizes.heads * ceil(sizes.rows / 64), ceil(sizes.keys / 64)
         work = rates.short_tile_seconds[size] + steps * rates.short_step_seconds[size]

@@ -383,8 +383,8 @@ def _steps_seconds(shape: ProductShape, machine: Machine) -> float:
 
 
 def biased_steps_seconds(shape: ProductShape, machine: Machine) -> float:
-    """Least seconds of the library's linear layer in float32 with a bias: it takes tiles of 128 x 64
-    and cuts no K, however few they are."""
+    """Least seconds of the library's linear layer in float32 with a bias: it has tiles of 128 x 64,
+    however few, and cuts no K."""
     few = min(shape.m, shape.n) < machine.library.biased_rows
     if few or shape.batches > 1 or shape.dtype is not DType.F32:
         return 0.0

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from kernelwright.ir.configs import GemmConfig
+from kernelwright.ir.configs import GemmConfig, TensorCoreConfig
+from kernelwright.ir.expr import Call, Expr
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
@@ -68,7 +69,10 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
     called = shape.copied
-    (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
+    (ours, config), *others = ranked_products(shape, shape.dtype.itemsize, machine)
+    if isinstance(config, TensorCoreConfig) and _has_wide_range(node, graph):
+        # Pairs of fp16 numbers do not carry it: the kernel goes on on the CUDA cores.
+        ours += min(it for it, other in others if not isinstance(other, TensorCoreConfig))
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
     is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
     if called.are_many_small(machine) and not is_conv:
@@ -94,6 +98,29 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
         is_convincing=convincing,
         on_cuda_cores=isinstance(config, GemmConfig),
     )
+
+
+def _has_wide_range(node: Node, graph: Graph) -> bool:
+    """Whether a float32 factor is made of exponentials, which lie anywhere between 0 and their
+    largest: basis functions, weights of a softmax before it is normalised."""
+    if node.tensor.dtype is not DType.F32:
+        return False
+    for name in node.inputs[:2]:
+        source = graph[name]
+        while isinstance(source.kind, View):
+            source = graph[source.inputs[0]]
+        if isinstance(source.kind, Pointwise) and _is_exponential(source.kind.expr):
+            return True
+    return False
+
+
+def _is_exponential(expr: Expr) -> bool:
+    match expr:
+        case Call("exp" | "exp2"):
+            return True
+        case Call("mul" | "div", arguments):
+            return any(map(_is_exponential, arguments))
+    return False
 
 
 def _adds_bias(node: Node) -> bool:

@@ -20,6 +20,11 @@ class AttentionRates:
     """Seconds of its step of 128 keys, by columns of a head."""
     causal_step_seconds: Mapping[int, float]
     """Seconds of that step where what comes later is cut off."""
+    short_rows: Mapping[int, int]
+    """Rows of a head of at most 64 columns up to which several blocks of 64 rows for each
+    multiprocessor are fastest."""
+    half_steps: float
+    """How long two steps of 64 keys take in units of one of 128."""
     short_launch_seconds: Mapping[int, float]
     """Seconds of the launches where several blocks of 64 rows run at a time."""
     short_tile_seconds: Mapping[int, float]
