@@ -236,6 +236,17 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     return waves * tile + empty / machine.sm_count * (step + around)
 
 
+def edge_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Seconds that tiles with an edge of the result take besides where others join it: each element
+    looks whether it exists, and finds what joins it."""
+    rows, columns = _cluster_tile(config)
+    whole = (shape.m // rows) * (shape.n // columns)
+    tiles = shape.batches * (ceil(shape.m / rows) * ceil(shape.n / columns) - whole)
+    rates = warpgroup_rates(machine)
+    waves = ceil(tiles * config.cluster / blocks_at_once(config, machine))
+    return waves * rates.joined_edge_cycles / rates.clock
+
+
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
     """One on each multiprocessor, but for those that whole clusters do not find together."""
     share = warpgroup_rates(machine).clusters_of_four if config.cluster == 4 else 1.0

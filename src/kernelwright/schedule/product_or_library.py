@@ -12,6 +12,7 @@ from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     biased_steps_seconds,
     convolution_seconds,
+    edge_seconds,
     is_convincing,
     library_seconds,
     patches_seconds,
@@ -70,9 +71,12 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     shape = product_shape(node.kind, types, node.tensor)
     called = shape.copied
     (ours, config), *others = ranked_products(shape, shape.dtype.itemsize, machine)
-    if isinstance(config, TensorCoreConfig) and _has_wide_range(node, graph):
-        # Pairs of fp16 numbers do not carry it: the kernel goes on on the CUDA cores.
-        ours += min(it for it, other in others if not isinstance(other, TensorCoreConfig))
+    if isinstance(config, TensorCoreConfig) and shape.dtype is DType.F32:
+        if _has_wide_range(node, graph):
+            # Pairs of fp16 numbers do not carry it: the kernel goes on on the CUDA cores.
+            ours += min(it for it, other in others if not isinstance(other, TensorCoreConfig))
+        if _is_joined(node, graph):
+            ours += edge_seconds(shape, config, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
     is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
     if called.are_many_small(machine) and not is_conv:
@@ -101,10 +105,8 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
 
 
 def _has_wide_range(node: Node, graph: Graph) -> bool:
-    """Whether a float32 factor is made of exponentials, which lie anywhere between 0 and their
-    largest: basis functions, weights of a softmax before it is normalised."""
-    if node.tensor.dtype is not DType.F32:
-        return False
+    """Whether a factor is made of exponentials, which lie anywhere between 0 and their largest:
+    basis functions, weights of a softmax before it is normalised."""
     for name in node.inputs[:2]:
         source = graph[name]
         while isinstance(source.kind, View):
@@ -121,6 +123,14 @@ def _is_exponential(expr: Expr) -> bool:
         case Call("mul" | "div", arguments):
             return any(map(_is_exponential, arguments))
     return False
+
+
+def _is_joined(node: Node, graph: Graph) -> bool:
+    """Whether other tensors join the product, as a norm's parameters join a convolution."""
+    readers = [it for it in graph.nodes if node.name in it.inputs]
+    return any(isinstance(it.kind, Pointwise) and len(it.inputs) > 1 for it in readers[:1]) and (
+        len(readers) == 1
+    )
 
 
 def _adds_bias(node: Node) -> bool:

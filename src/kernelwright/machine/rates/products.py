@@ -52,6 +52,8 @@ class WarpgroupRates:
     """Cycles of the end of such a tile whose results asynchronous copies store."""
     unaligned_tile_cycles: float
     """Cycles of the end of such a tile of floats whose rows begin between two vectors."""
+    joined_edge_cycles: float
+    """Cycles of a tile of float32 results with an edge, beside others, where operands join it."""
     cluster_tile_cycles: float
     """Cycles of a tile more when the blocks of a cluster wait for each other."""
     two_stages: float
