@@ -6,6 +6,7 @@ Arguments: the name of a case.
 import json
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import torch
@@ -287,7 +288,7 @@ def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
         flat = x.view(-1)
         flat[100], flat[200], flat[300] = torch.inf, torch.nan, -torch.inf
     dims = len(case.window.size)
-    lay = LAYOUTS.get(layout, lambda it: in_the_middle(it, dims))
+    lay = LAYOUTS.get(layout, partial(in_the_middle, dims=dims))
     x = lay(x.to(TORCH[case.dtype]))
     channels = shape[-dims - 1]
     scale = torch.rand((channels, *(1,) * dims))

@@ -1,5 +1,5 @@
 #pragma once
-// Windows of planes that are runs of memory, one after the other: what the ways to pool them share.
+// Windows of planes that are runs of memory: what the ways to pool them share.
 
 #include "divide.cuh"
 #include "window.cuh"
