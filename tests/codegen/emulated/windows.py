@@ -6,6 +6,7 @@ Arguments: the name of a case.
 import json
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import torch
@@ -27,6 +28,10 @@ TORCH = {
     DType.F16: torch.float16,
     DType.BF16: torch.bfloat16,
 }
+
+
+PART = "part of a concatenation"
+"""A layout of the source and of the result, for tiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,45 +274,61 @@ def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
     return functional.avg_pool2d(x, *geometry, count_include_pad=False)
 
 
+def in_the_middle(tensor: torch.Tensor, dims: int) -> torch.Tensor:
+    """The same numbers as a part of a concatenation of channels: images lie apart."""
+    channel = -dims - 1
+    first = tensor.narrow(channel, 0, 1)
+    return torch.cat([first, tensor, tensor], channel).narrow(channel, 1, tensor.shape[channel])
+
+
 def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
     """Uniform numbers; in large ones infinities and NaN."""
     x = torch.rand(shape)
     if case.window.op is not Pooling.SUM and x.numel() > 500:
         flat = x.view(-1)
         flat[100], flat[200], flat[300] = torch.inf, torch.nan, -torch.inf
-    x = LAYOUTS[layout](x.to(TORCH[case.dtype]))
-    channels = shape[-len(case.window.size) - 1]
-    scale = torch.rand((channels, *(1,) * len(case.window.size)))
+    dims = len(case.window.size)
+    lay = LAYOUTS.get(layout, partial(in_the_middle, dims=dims))
+    x = lay(x.to(TORCH[case.dtype]))
+    channels = shape[-dims - 1]
+    scale = torch.rand((channels, *(1,) * dims))
     weights = torch.rand((channels, *case.window.size)).to(x.dtype)
     is_dot = case.window.op is Pooling.DOT
-    return [x, *[scale] * case.scaled, *[LAYOUTS[layout](weights)] * is_dot]
+    return [x, *[scale] * case.scaled, *[lay(weights)] * is_dot]
 
 
 def main() -> None:
     case = CASES[sys.argv[1]]
     kernel = kernel_of(case)
     dims = len(case.window.size)
+    is_tiled = case.config.way is WindowWay.TILES
     worst: dict[str, float] = {}
+    untiled: list[str] = []
     torch.manual_seed(0)
     with Session(order_seed=1, threads=1) as session:
         library = Library(kernel, kernel_text(kernel))
         for shape in case.shapes:
-            for layout in LAYOUTS:
+            for layout in (*LAYOUTS, *[PART] * is_tiled):
                 inputs = draw(case, shape, layout)
                 wanted = exact(case, inputs)
                 out = torch.empty(wanted.shape, dtype=TORCH[case.dtype])
                 if layout == "misaligned" and wanted.dim() == 4:
                     # A part of a tensor that others write, too.
                     out = torch.cat([out, out], 1)[:, wanted.shape[1] :]
+                if layout == PART:
+                    out = in_the_middle(out, dims)
                 is_mean = case.scaled and case.window.op is Pooling.SUM
                 sizes = list(shape[-dims:]) if is_mean else []
+                session.take_launches()
                 library(out, [*inputs, *sizes])
+                if layout == PART and f"{kernel.name}_general_kernel" in session.take_launches():
+                    untiled.append(str(shape))
                 same = (out.double() == wanted) | (out.isnan() & wanted.isnan())
                 error = torch.where(same, 0.0, (out.double() - wanted).abs())
                 assert not error.isnan().any()
                 worst[f"{shape} {layout}"] = error.max().item() if error.numel() else 0.0
     findings = [str(finding) for finding in session.findings]
-    print(json.dumps({"worst": worst, "findings": findings}))
+    print(json.dumps({"worst": worst, "findings": findings, "untiled": untiled}))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,39 @@
 #pragma once
-// Windows of planes that are runs of memory, one after the other: what the ways to pool them share.
+// Windows of planes that are runs of memory: what the ways to pool them share.
 
 #include "divide.cuh"
 #include "window.cuh"
 
+// How many neighbouring planes of this size lie one after the other in an operand's memory: 0 where
+// a plane itself is no run of memory.
+template <class Problem>
+int64_t planes_in_run(const Problem& problem, int operand, const Extents& size) {
+  if (reinterpret_cast<uintptr_t>(problem.data[operand]) % Problem::element_bytes(operand) != 0) {
+    return 0;
+  }
+  const Extents& stride = problem.strides[operand];
+  int64_t run = 1;
+  const auto continues = [&](int64_t own, int64_t step) {
+    const bool is_next = own == 1 || step == run;
+    run *= own;
+    return is_next;
+  };
+  if (!continues(size.width, stride.width) || !continues(size.height, stride.height) ||
+      !continues(size.depth, stride.depth)) {
+    return 0;
+  }
+  int64_t planes = 1;
+  for (int d = problem.plane_rank - 1; d >= 0; --d) {
+    if (!continues(problem.plane_sizes[d], problem.plane_strides[d][operand])) break;
+    planes *= problem.plane_sizes[d];
+  }
+  return planes;
+}
+
 // Whether an operand has planes of this size, one after the other in memory.
 template <class Problem>
 bool is_run_of_planes(const Problem& problem, int operand, const Extents& size) {
-  const Extents& stride = problem.strides[operand];
-  int64_t run = 1;
-  bool is =
-      reinterpret_cast<uintptr_t>(problem.data[operand]) % Problem::element_bytes(operand) == 0;
-  const auto next = [&](int64_t own, int64_t step) {
-    is = is && (own == 1 || step == run);
-    run *= own;
-  };
-  next(size.width, stride.width);
-  next(size.height, stride.height);
-  next(size.depth, stride.depth);
-  for (int d = problem.plane_rank - 1; d >= 0; --d) {
-    next(problem.plane_sizes[d], problem.plane_strides[d][operand]);
-  }
-  return is;
+  return planes_in_run(problem, operand, size) == problem.planes;
 }
 
 // Pools windows of the first operand, of which a plane is at hand; others have few elements.

@@ -1,9 +1,10 @@
 #pragma once
-// Pooling of planes that lie one after the other in memory, whatever the lengths of their rows: a
-// block copies a run of memory to shared memory in whole vectors, some planes or a band of one, and
-// pools what it has there. Its results are a run of memory, too. A band is cut along the outermost
-// pooled dimension. Of several operands the first is such a run, and others have few elements. A
-// config has
+// Pooling of planes that are runs of memory, whatever the lengths of their rows: a block copies a
+// run to shared memory in whole vectors, some planes or a band of one, and pools what it has there.
+// Its results are a run of memory, too. A band is cut along the outermost pooled dimension. Where
+// either side is a part of a concatenation, so many planes lie one after the other as the part has
+// of an image, and a block has planes of one image. Of several operands the first has such planes,
+// and others have few elements. A config has
 //   THREADS  threads of a block
 //   BYTES    of shared memory for the run of a block
 
@@ -32,8 +33,9 @@ struct TileParameters {
   Problem problem;
   int walk, source_walk;               // sizes along the dimension that bands cut
   int source_inner, result_inner;      // elements of one step along it
-  uint32_t planes;                     // of the whole
+  uint32_t run_planes;                 // one after the other on both sides
   uint32_t own_planes;                 // of a block
+  Divisor blocks_of_run;               // that share a run's planes
   Divisor bands, steps, widths, rows;  // of a plane; of a band; of the result
   bool is_inside;                      // no window reaches beyond the source
 
@@ -54,8 +56,12 @@ struct TileParameters {
     tiles.source_walk = static_cast<int>(length);
     tiles.source_inner = static_cast<int>(source_inner);
     tiles.result_inner = static_cast<int>(result_inner);
-    tiles.planes = static_cast<uint32_t>(problem.planes);
-    tiles.own_planes = static_cast<uint32_t>(bands == 1 ? room / length : 1);
+    const int64_t run_planes = planes_of_run(problem);
+    const int64_t own_planes = bands == 1 ? std::min(room / length, run_planes) : 1;
+    tiles.run_planes = static_cast<uint32_t>(run_planes);
+    tiles.own_planes = static_cast<uint32_t>(own_planes);
+    tiles.blocks_of_run =
+        Divisor(static_cast<uint32_t>((run_planes + own_planes - 1) / own_planes));
     tiles.bands = Divisor(static_cast<uint32_t>((walk + steps - 1) / steps));
     tiles.steps = Divisor(static_cast<uint32_t>(steps));
     tiles.widths = Divisor(static_cast<uint32_t>(result.width));
@@ -64,17 +70,27 @@ struct TileParameters {
     return tiles;
   }
 
-  int64_t blocks() const { return (int64_t{planes} + own_planes - 1) / own_planes * bands.value(); }
+  int64_t blocks() const {
+    return problem.planes / run_planes * blocks_of_run.value() * bands.value();
+  }
 
-  // Whether both sides are runs of memory, and one step of a band fits.
+  // Whether planes of both sides are runs of memory, one step of a band fits, and blocks have more
+  // than the few elements of short runs, which leave most threads without a result.
   static bool admits(const Problem& problem) {
     constexpr int64_t MOST = int64_t{1} << 30;
     const Extents &source = problem.source, &result = problem.result;
     const int64_t plane = source.depth * source.height * source.width;
     const int64_t inner = plane / (DIMS == 3 ? source.depth : DIMS == 2 ? source.height : plane);
-    return is_run_of_planes(problem, 1, source) && is_run_of_planes(problem, 0, result) &&
-           inner * Walk::SPAN <= ROOM && plane < MOST && problem.planes < MOST &&
-           result.depth * result.height * result.width < MOST;
+    const int64_t run_planes = planes_of_run(problem);
+    const bool is_busy = run_planes == problem.planes || run_planes * plane >= ROOM / 2;
+    return run_planes > 0 && is_busy && inner * Walk::SPAN <= ROOM && plane < MOST &&
+           problem.planes < MOST && result.depth * result.height * result.width < MOST;
+  }
+
+ private:
+  static int64_t planes_of_run(const Problem& problem) {
+    return std::min(planes_in_run(problem, 1, problem.source),
+                    planes_in_run(problem, 0, problem.result));
   }
 };
 
@@ -91,29 +107,32 @@ struct WindowTile {
   static constexpr int THREADS = Config::THREADS;
 
   const Parameters& tiles;
-  uint32_t plane, planes;  // the first one, and how many
-  int begin, end;          // along the walk, of the result
-  int from, to;            // of the source
+  uint32_t plane, planes;                          // the first one, and how many
+  int begin, end;                                  // along the walk, of the result
+  int from, to;                                    // of the source
+  int64_t offsets[Parameters::Problem::OPERANDS];  // of the first plane
 
   __device__ __forceinline__ WindowTile(const Parameters& tiles, uint32_t tile) : tiles(tiles) {
     const uint32_t group = tiles.bands.quotient(tile), band = tile - group * tiles.bands.value();
     const int steps = static_cast<int>(tiles.steps.value());
-    plane = group * tiles.own_planes;
-    planes = min(tiles.own_planes, tiles.planes - plane);
+    const uint32_t run = tiles.blocks_of_run.quotient(group);
+    const uint32_t skipped = (group - run * tiles.blocks_of_run.value()) * tiles.own_planes;
+    plane = run * tiles.run_planes + skipped;
+    planes = min(tiles.own_planes, tiles.run_planes - skipped);
     begin = static_cast<int>(band) * steps;
     end = min(begin + steps, tiles.walk);
     const bool is_whole = tiles.bands.value() == 1;
     from = is_whole ? 0 : max(begin * Walk::STRIDE - Walk::PADDING, 0);
     to = (end - 1) * Walk::STRIDE - Walk::PADDING + Walk::SPAN;
     to = is_whole ? tiles.source_walk : min(to, tiles.source_walk);
+    tiles.problem.locate(plane, offsets);
   }
 
   // Copies the run; returns where its first element is.
   template <class In>
   __device__ __forceinline__ const In* copy(char* memory) const {
-    const int64_t first = int64_t{plane} * tiles.source_walk + from;
-    const In* source =
-        reinterpret_cast<const In*>(tiles.problem.data[1]) + first * tiles.source_inner;
+    const int64_t first = offsets[1] + int64_t{from} * tiles.source_inner;
+    const In* source = reinterpret_cast<const In*>(tiles.problem.data[1]) + first;
     const int lines = (static_cast<int>(planes) - 1) * tiles.source_walk + to - from;
     const int count = lines * tiles.source_inner;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(source) / sizeof(In) % VECTOR);
@@ -139,16 +158,16 @@ struct WindowTile {
     const Problem& problem = tiles.problem;
     const PlaneWindows<Problem> windows{problem};
     const int count = static_cast<int>(planes) * (end - begin) * tiles.result_inner;
-    const int64_t first = int64_t{plane} * tiles.walk + begin;
-    Out* const out = reinterpret_cast<Out*>(problem.data[0]) + first * tiles.result_inner;
+    const int64_t first = offsets[0] + int64_t{begin} * tiles.result_inner;
+    Out* const out = reinterpret_cast<Out*>(problem.data[0]) + first;
     for (int at = static_cast<int>(threadIdx.x); at < count; at += THREADS) {
       const Place place = place_of(at);
       const int own = static_cast<int>(place.plane - plane);
       const In* source = shared + (own * tiles.source_walk - from) * tiles.source_inner;
-      int64_t offsets[Problem::OPERANDS];
-      if constexpr (Problem::OPERANDS > 2) problem.locate(place.plane, offsets);
-      const Value total = windows.template pool_window<CHECKED>(source, place, offsets);
-      out[at] = problem.result_at(offsets, place, total, typename Problem::AfterIndices());
+      int64_t own_offsets[Problem::OPERANDS];
+      if constexpr (Problem::OPERANDS > 2) problem.locate(place.plane, own_offsets);
+      const Value total = windows.template pool_window<CHECKED>(source, place, own_offsets);
+      out[at] = problem.result_at(own_offsets, place, total, typename Problem::AfterIndices());
     }
   }
 
