@@ -72,11 +72,9 @@ __device__ __forceinline__ Halves split(float scaled_x, float scaled_y) {
 }
 
 // What one thread has seen: blocks of several runs of RUN neighbours each, one below the other.
-// MEETING small ones in a run or below each other are too many.
+// MEETING small ones in a run or below each other, 2 or 3, are too many.
 template <int RUN, int MEETING = 2>
 class Guard {
-  static_assert(MEETING == 2 || MEETING == 3, "two masks are kept");
-
  public:
   // The numbers of one run, as they are and scaled. NaN compares as not small and not fitting.
   __device__ __forceinline__ void see(const float (&numbers)[RUN], const float (&scaled)[RUN]) {
@@ -107,9 +105,9 @@ class Guard {
     for (int i = 0; i < RUN; ++i) {
       if (numbers[i] != 0 && fabsf(scaled[i]) < SMALL) columns |= 1u << i;
     }
-    const int count = __popc(columns);
-    word_ += count;
-    if (count >= MEETING || (columns & (MEETING == 2 ? once_ : twice_)) != 0) word_ |= BAD;
+    word_ += __popc(columns);
+    const uint32_t met = columns & (MEETING == 2 ? once_ : twice_);
+    if (met != 0 || __popc(columns) >= MEETING) word_ |= BAD;
     twice_ |= once_ & columns;
     once_ |= columns;
   }

@@ -86,8 +86,7 @@ class SplitTile {
   static constexpr int RUN = 4, RUNS = 8;
   static constexpr int INNER = 256, OUTER = 32;
   static constexpr int PITCH = OUTER + 1;  // of a tile in shared memory, [INNER][PITCH]
-  // Two of 8 x 4 numbers meet by chance where one in 2^15 is small.
-  using Seen = Guard<RUN, 3>;
+  using Seen = Guard<RUN, 3>;              // of 8 x 4 numbers two meet by chance
 
   // Two stretches one after the other have each tile once.
   static SplitParameters::Side side(const Factor& factor, void* planes, Major major,
@@ -185,8 +184,7 @@ class SplitTile {
     }
   }
 
-  __device__ __forceinline__ void store(const Values& values, float scale,
-                                        Seen& guard) const {
+  __device__ __forceinline__ void store(const Values& values, float scale, Seen& guard) const {
     const int64_t column = inner_ + thread_column();
     if (column >= factor_.plane_inner) return;
 #pragma unroll
