@@ -243,8 +243,8 @@ def edge_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     whole = (shape.m // rows) * (shape.n // columns)
     tiles = shape.batches * (ceil(shape.m / rows) * ceil(shape.n / columns) - whole)
     rates = warpgroup_rates(machine)
-    waves = ceil(tiles * config.cluster / blocks_at_once(config, machine))
-    return waves * rates.joined_edge_cycles / rates.clock
+    of_block = tiles * config.cluster / blocks_at_once(config, machine)
+    return of_block * rates.joined_edge_cycles / rates.clock
 
 
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:

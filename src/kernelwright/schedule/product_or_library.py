@@ -70,15 +70,15 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
     called = shape.copied
+    is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
     (ours, config), *others = ranked_products(shape, shape.dtype.itemsize, machine)
     if isinstance(config, TensorCoreConfig) and shape.dtype is DType.F32:
         if _has_wide_range(node, graph):
             # Pairs of fp16 numbers do not carry it: the kernel goes on on the CUDA cores.
             ours += min(it for it, other in others if not isinstance(other, TensorCoreConfig))
-        if _is_joined(node, graph):
+        if is_conv and _is_joined(node, graph):
             ours += edge_seconds(shape, config, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
-    is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
     if called.are_many_small(machine) and not is_conv:
         library = many_small_library_seconds(node, called, graph, machine)
         convincing = machine.many_small.margin * ours <= library
