@@ -135,8 +135,8 @@ struct AttentionTile {
 
   static constexpr int THREADS = 128 * (CONSUMERS + 1), CONSUMER_WARPS = 4 * CONSUMERS;
 
-  // Blocks of a multiprocessor. One warpgroup with short steps leaves registers for others: while it
-  // waits for products, takes exponentials and stores, they multiply.
+  // Blocks of a multiprocessor. One warpgroup with short steps leaves registers for others: while
+  // it waits for products, takes exponentials and stores, they multiply.
   static constexpr bool IS_SHORT =
       CONSUMERS == 1 && BLOCK_N == 64 && DEPTH <= BLOCK_COLUMNS && WIDTH <= BLOCK_COLUMNS;
   static constexpr int BLOCKS_WANTED = IS_SHORT ? 3 : 1;
