@@ -113,6 +113,10 @@ _CASES = (
     *(_case(0, rows=20, keys=300, heads=4, kv_heads=2, laid_out="heads inside", how=how)
       for how in ("signed", "graded and nan")),
     _case(3, rows=20, keys=90, depth=72, width=100, batch=2, laid_out="expanded", mask="keep"),
+    # Turned heads, whose rows are side by side: of a block, and of a warp.
+    _case(0, rows=77, keys=130, depth=36, width=60, laid_out="odd", how="graded and nan"),
+    _case(2, batch=13, heads=5, kv_heads=5, rows=9, keys=20, depth=24, width=40, mask="add",
+          laid_out="odd", how="signed"),
     _case(1, rows=130, keys=100, heads=1, kv_heads=1),
     _case(1, rows=80, keys=30, heads=1, kv_heads=1, how="dominant"),
     _case(2, batch=2, rows=20, mask="add empty", how="signed"),

@@ -146,6 +146,7 @@ struct AttentionVariant {
                      reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
       for (int d = 0; d < 3; ++d) aligned = aligned && operand.strides[d] % 4 == 0;
       prepared.has_vectors[i] = aligned;
+      prepared.is_turned[i] = is_turned_head(operand);
     }
     bool has_parts = false;
     int shared_bytes = 0;

@@ -26,7 +26,7 @@ struct PreparedHead {
       : p(p_),
         number(number_),
         operand(p.problem.operands[number]),
-        shape(operand.rows, p.pitch[number], THREADS),
+        shape(p, number, THREADS),
         thread(static_cast<int>(threadIdx.x) % THREADS),
         row(thread / shape.lanes),
         column(thread % shape.lanes * RUN),
@@ -40,20 +40,47 @@ struct PreparedHead {
   __device__ __forceinline__ int row_of(int turn) const { return row + turn * shape.rows_at_once; }
   __device__ __forceinline__ bool has_run(int turn) const { return row_of(turn) < rows_read; }
 
-  // Copies the thread's runs to shared memory, and reads them there from now on. No other thread
-  // does.
+  // Copies the head to shared memory, and reads it there from now on: each thread its own runs, or,
+  // of a turned head, what the others have brought.
   __device__ __forceinline__ void keep() {
     extern __shared__ float4 prepared_memory[];
-    const int first = static_cast<int>(threadIdx.x) / THREADS * shape.turns * THREADS;
-    float4* const kept = prepared_memory + first + thread;
-    const float* next = from;
-    for (int turn = 0; turn < shape.turns; ++turn, next += step) {
-      copy_async<16>(kept + turn * THREADS, next, has_run(turn));
+    float4* const kept = prepared_memory + static_cast<int>(threadIdx.x) / THREADS * shape.runs();
+    float4* const own = kept + row * shape.pitch + column / RUN;
+    const int further = shape.rows_at_once * shape.pitch;
+    if (p.is_turned[number]) {
+      copy_turned(reinterpret_cast<float*>(kept));
+    } else {
+      const float* next = from;
+      for (int turn = 0; turn < shape.turns; ++turn, next += step) {
+        copy_async<16>(own + turn * further, next, has_run(turn));
+      }
     }
     commit_copies();
     wait_copies<0>();
-    from = reinterpret_cast<const float*>(kept);
-    step = THREADS * RUN;
+    if (p.is_turned[number]) sync();
+    from = reinterpret_cast<const float*>(own);
+    step = further * RUN;
+  }
+
+  // A column after the other, neighbouring lanes neighbouring rows.
+  __device__ __forceinline__ void copy_turned(float* kept) const {
+    const int lane = thread % 32, pitch = shape.pitch * RUN;
+    const float* const first = from - row * operand.strides[2] - column;
+    for (int c = thread / 32; c < operand.columns; c += THREADS / 32) {
+      const float* const next = first + c * operand.strides[3];
+      for (int r = lane; r < operand.rows; r += 32) {
+        copy_async<4>(kept + r * pitch + c, next + r * operand.strides[2], true);
+      }
+    }
+  }
+
+  // The head's threads.
+  __device__ __forceinline__ static void sync() {
+    if constexpr (HEADS == 1) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
   }
 
   // Hands all turns to `take`, with zeros where there is no run. Warps stay together.

@@ -18,8 +18,12 @@ inline int64_t attention_heads(const AttentionProblem& p) {
 
 // Bytes of a head in shared memory.
 inline int64_t kept_head_bytes(const PrepareParameters& p, int number, int threads) {
-  const PreparedTurns shape(p.problem.operands[number].rows, p.pitch[number], threads);
-  return int64_t{shape.turns} * threads * 16;
+  return int64_t{PreparedTurns(p, number, threads).runs()} * 16;
+}
+
+// Whether lanes side by side read rows side by side: so lie heads of convolutions.
+inline bool is_turned_head(const AttentionOperand& operand) {
+  return operand.strides[2] == 1 && operand.strides[3] != 1 && operand.columns % 4 == 0;
 }
 
 // Whether no head is cut. What is read twice takes long: blocks should be as many as
@@ -29,8 +33,10 @@ inline bool gives_heads_whole(const PrepareParameters& p) {
   const int64_t most = fills ? MOST_HEAD_BYTES : KEPT_HEAD_BYTES;
   bool whole = true;
   for (int i = 0; i < 3; ++i) {
-    whole = whole && p.has_vectors[i] && p.pitch[i] <= PreparedTurns::MOST_COLUMNS &&
-            kept_head_bytes(p, i, ATTENTION_PREPARE_THREADS) <= most;
+    const int64_t room = p.is_turned[i] ? KEPT_HEAD_BYTES : most;
+    whole = whole && (p.has_vectors[i] || p.is_turned[i]) &&
+            p.pitch[i] <= PreparedTurns::MOST_COLUMNS &&
+            kept_head_bytes(p, i, ATTENTION_PREPARE_THREADS) <= room;
   }
   return whole;
 }
