@@ -109,11 +109,8 @@ def _of_rank(kind: Kind, rank: int) -> Kind:
     """A layer on operands of this rank."""
     if not isinstance(kind, Contract):
         return kind
-    rows, summed, columns = (
-        ascii_lowercase[: rank - 1],
-        ascii_lowercase[rank - 1],
-        ascii_lowercase[rank],
-    )
+    letters = ascii_lowercase[: rank + 1]
+    rows, summed, columns = letters[:-2], letters[-2], letters[-1]
     matrix = "".join(summed if letter in kind.lhs else columns for letter in kind.rhs)
     return Contract(rows + summed, matrix, rows + columns)
 

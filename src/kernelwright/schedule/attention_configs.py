@@ -24,6 +24,8 @@ _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
 _TILE = 128
 """Rows of a tile, and keys of its step, that the model counts."""
+_SHORT_TILE = 64
+"""Rows, keys and columns of tiles of short rows, and of PyTorch's in float32."""
 _SCORE_PASSES = 8
 _KEY_PASSES = 5
 """How often PyTorch moves scores, and keys and values, where it fuses nothing."""
@@ -185,10 +187,11 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         return rates.launch_seconds[2] + seconds + masks
     if are_short(sizes, machine):
         # Causal tiles are half as long at most: not counted.
-        tiles, steps = sizes.heads * ceil(sizes.rows / 64), ceil(sizes.keys / 64)
-        work = rates.short_tile_seconds[size] + steps * rates.short_step_seconds[size]
-        work *= tiles / machine.sm_count
-        work += 8 * sizes.elements / machine.copy_bandwidth * (size == 4)
+        tiles = sizes.heads * ceil(sizes.rows / _SHORT_TILE)
+        steps = ceil(sizes.keys / _SHORT_TILE)
+        of_tile = rates.short_tile_seconds[size] + steps * rates.short_step_seconds[size]
+        planes = 8 * sizes.elements / machine.copy_bandwidth if size == 4 else 0.0
+        work = planes + of_tile * tiles / machine.sm_count
         return rates.short_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
     if size == 4:
         planes = 12 * sizes.elements / machine.copy_bandwidth
@@ -210,7 +213,7 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         # Tiles are of 64 rows, 64 keys and 64 columns.
         padding = 1.0
         for count in (sizes.rows, sizes.keys, (sizes.depth + sizes.width) / 2):
-            padding *= ceil(count / 64) * 64 / max(count, 1)
+            padding *= ceil(count / _SHORT_TILE) * _SHORT_TILE / max(count, 1)
         work = padding * sizes.flops / rates.library_flops
     elif sizes.few:
         work = size * sizes.elements / rates.library_few_bandwidth

@@ -6,9 +6,8 @@ from math import ceil, prod
 from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.expr import Call, Expr, walk
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View, Window
+from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.lower.memory_format import as_called, is_on_channels_last
@@ -18,13 +17,13 @@ from kernelwright.schedule.conv_instructions import long_instructions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes, differs_by_place
 from kernelwright.schedule.legality import MAY_BE, SMALL, Library
+from kernelwright.schedule.wide_ranges import why_wide
 
 _TILE_CHANNELS = 32
 """Input channels of cuDNN's tiles in TF32."""
 _CHAIN = 4
 """Convolutions and products of a graph from which one call of the library among launches of ours
 counts as long as the host needs for it, where the card needs less."""
-_EXPONENTIALS = frozenset(("exp", "exp2"))
 _TF32_VECTOR = 4
 """Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 _SHORT_VECTOR = 8
@@ -308,29 +307,6 @@ def why_never(node: Node, graph: Graph) -> str | None:
     if any(not dim.is_static for name in node.inputs[1:2] for dim in graph[name].tensor.shape):
         return "the sizes of its filter are not known"
     return None
-
-
-def why_wide(node: Node, graph: Graph) -> str | None:
-    """Reason for leaving a convolution in float32 to the library: exponentials, as those of a
-    softmax, make its input.
-
-    They may be so far apart that fp16 planes do not carry them, which costs a kernel of ours up to
-    30 times the library's time.
-    """
-    if node.tensor.dtype is not DType.F32:
-        return None
-    names = [node.inputs[0]]
-    for name in names:
-        maker = graph[name]
-        if isinstance(maker.kind, Pointwise) and _has_exponential(maker.kind.expr):
-            return "its input comes from exponentials, whose range fp16 planes may not carry"
-        if isinstance(maker.kind, Pointwise | View | Concat | Window):
-            names.extend(it for it in maker.inputs if it not in names)
-    return None
-
-
-def _has_exponential(expr: Expr) -> bool:
-    return any(isinstance(part, Call) and part.op in _EXPONENTIALS for part in walk(expr))
 
 
 def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:

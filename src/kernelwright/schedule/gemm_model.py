@@ -366,15 +366,17 @@ def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> f
     return seconds + machine.launches.product_seconds
 
 
-def library_seconds(shape: ProductShape, machine: Machine) -> float:
-    """cuBLAS, which has a kernel for every shape."""
+def library_seconds(shape: ProductShape, machine: Machine, *, adds_bias: bool = False) -> float:
+    """cuBLAS, which has a kernel for every shape; `adds_bias`: in the same call."""
     unit = LIBRARY_UNIT[shape.dtype]
     found = machine.library.products[unit]
     share = machine.library.unaligned_short if _is_unaligned_short(shape) else found.share
     rate = share * machine.flops.get(unit, 0.0)
     rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
     seconds = _left_seconds(shape, machine, rate, found.tile_seconds)
-    return max(seconds, machine.library.call_seconds + _steps_seconds(shape, machine))
+    return max(
+        seconds, machine.library.call_seconds + _steps_seconds(shape, machine, adds_bias=adds_bias)
+    )
 
 
 def _is_unaligned_short(shape: ProductShape) -> bool:
@@ -384,22 +386,15 @@ def _is_unaligned_short(shape: ProductShape) -> bool:
     return shape.dtype in (DType.F16, DType.BF16) and not is_aligned
 
 
-def _steps_seconds(shape: ProductShape, machine: Machine) -> float:
+def _steps_seconds(shape: ProductShape, machine: Machine, *, adds_bias: bool) -> float:
     """Least seconds of the library's steps along K; 0 for few rows: those have own kernels."""
-    rates = machine.library
-    few = min(shape.m, shape.n) < machine.thin.tiled_rows
-    if few or shape.batches > 1 or shape.dtype is not DType.F32:
+    rates, least = machine.library, min(shape.m, shape.n)
+    if shape.batches > 1 or shape.dtype is not DType.F32 or least < machine.thin.tiled_rows:
         return 0.0
+    if adds_bias and least >= rates.biased_rows:
+        # Tiles of 128 x 64, however few, and no K that is cut.
+        return shape.k * rates.biased_k_seconds
     return min(shape.k, rates.known_k) * rates.k_seconds
-
-
-def biased_steps_seconds(shape: ProductShape, machine: Machine) -> float:
-    """Least seconds of the library's linear layer in float32 with a bias: it has tiles of 128 x 64,
-    however few, and cuts no K."""
-    few = min(shape.m, shape.n) < machine.library.biased_rows
-    if few or shape.batches > 1 or shape.dtype is not DType.F32:
-        return 0.0
-    return machine.library.call_seconds + shape.k * machine.library.biased_k_seconds
 
 
 def convolution_seconds(shape: ProductShape, machine: Machine) -> float:

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 from kernelwright.ir.configs import GemmConfig, TensorCoreConfig
-from kernelwright.ir.expr import Call, Expr
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
-    biased_steps_seconds,
     convolution_seconds,
     edge_seconds,
     is_convincing,
@@ -22,6 +20,7 @@ from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
 from kernelwright.schedule.many_small import many_small_library_seconds
 from kernelwright.schedule.roles import roles
 from kernelwright.schedule.steps_after import seconds_after
+from kernelwright.schedule.wide_ranges import has_wide_factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
     (ours, config), *others = ranked_products(shape, shape.dtype.itemsize, machine)
     if isinstance(config, TensorCoreConfig) and shape.dtype is DType.F32:
-        if _has_wide_range(node, graph):
+        if has_wide_factor(node, graph):
             # Pairs of fp16 numbers do not carry it: the kernel goes on on the CUDA cores.
             ours += min(it for it, other in others if not isinstance(other, TensorCoreConfig))
         if is_conv and _is_joined(node, graph):
@@ -89,10 +88,10 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
         library = patches_seconds(called, machine)
         convincing = machine.library.margin * ours <= library
     else:
-        seconds = convolution_seconds if is_conv else library_seconds
-        library = seconds(called, machine)
-        if not is_conv and _adds_bias(node):
-            library = max(library, biased_steps_seconds(called, machine))
+        if is_conv:
+            library = convolution_seconds(called, machine)
+        else:
+            library = library_seconds(called, machine, adds_bias=_adds_bias(node))
         if shape.dtype is not DType.F32 and not is_conv:
             library += seconds_after(node, graph, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
@@ -104,32 +103,11 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     )
 
 
-def _has_wide_range(node: Node, graph: Graph) -> bool:
-    """Whether a factor is made of exponentials, which lie anywhere between 0 and their largest:
-    basis functions, weights of a softmax before it is normalised."""
-    for name in node.inputs[:2]:
-        source = graph[name]
-        while isinstance(source.kind, View):
-            source = graph[source.inputs[0]]
-        if isinstance(source.kind, Pointwise) and _is_exponential(source.kind.expr):
-            return True
-    return False
-
-
-def _is_exponential(expr: Expr) -> bool:
-    match expr:
-        case Call("exp" | "exp2"):
-            return True
-        case Call("mul" | "div", arguments):
-            return any(map(_is_exponential, arguments))
-    return False
-
-
 def _is_joined(node: Node, graph: Graph) -> bool:
     """Whether other tensors join the product, as a norm's parameters join a convolution."""
-    readers = [it for it in graph.nodes if node.name in it.inputs]
-    return any(isinstance(it.kind, Pointwise) and len(it.inputs) > 1 for it in readers[:1]) and (
-        len(readers) == 1
+    readers = [graph[name] for name in graph.users()[node.name]]
+    return len(readers) == 1 and (
+        isinstance(readers[0].kind, Pointwise) and len(readers[0].inputs) > 1
     )
 
 

@@ -22,10 +22,10 @@ from kernelwright.schedule.conv_or_library import (
     rounding_of,
     sizes_of,
     why_never,
-    why_wide,
 )
 from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.schedule.families import family_of
+from kernelwright.schedule.wide_ranges import why_wide
 
 _MOST_KINDS = 4
 """Kinds of calls, alike in their sizes, that are tried: each is a plan more."""

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(ATTENTION_PREPARE_THREADS)
   attention_prepare<Config>(p);
 }
 template <class Config>
-__global__ void __launch_bounds__(AttentionTile<Config>::THREADS, AttentionTile<Config>::BLOCKS)
+__global__ void __launch_bounds__(AttentionTile<Config>::THREADS,
+                                  AttentionTile<Config>::BLOCKS)
     attention_kernel(const __grid_constant__ AttentionParameters p) {
   attention_sm90<Config>(p);
 }

@@ -19,8 +19,9 @@ struct PreparedHead {
   const int thread, row, column;      // of the first turn
   const int rows_read, rows_written;  // none right of the columns, or of the planes'
   const int head;                     // attention has at most 2^30
-  const float* from;
-  int64_t step;  // to the next turn
+  const float* const first;           // of the head's numbers
+  const float* from;                  // of this thread's
+  int64_t step;                       // to the next turn
 
   __device__ __forceinline__ PreparedHead(const PrepareParameters& p_, int number_, int64_t block)
       : p(p_),
@@ -33,8 +34,9 @@ struct PreparedHead {
         rows_read(column < operand.columns ? operand.rows : 0),
         rows_written(column < p.pitch[number] ? operand.rows : 0),
         head(static_cast<int>(block) * HEADS + static_cast<int>(threadIdx.x) / THREADS),
-        from(static_cast<const float*>(operand.data) + head / operand.heads * operand.strides[0] +
-             head % operand.heads * operand.strides[1] + row * operand.strides[2] + column),
+        first(static_cast<const float*>(operand.data) + head / operand.heads * operand.strides[0] +
+              head % operand.heads * operand.strides[1]),
+        from(first + row * operand.strides[2] + column),
         step(shape.rows_at_once * operand.strides[2]) {}
 
   __device__ __forceinline__ int row_of(int turn) const { return row + turn * shape.rows_at_once; }
@@ -65,7 +67,6 @@ struct PreparedHead {
   // A column after the other, neighbouring lanes neighbouring rows.
   __device__ __forceinline__ void copy_turned(float* kept) const {
     const int lane = thread % 32, pitch = shape.pitch * RUN;
-    const float* const first = from - row * operand.strides[2] - column;
     for (int c = thread / 32; c < operand.columns; c += THREADS / 32) {
       const float* const next = first + c * operand.strides[3];
       for (int r = lane; r < operand.rows; r += 32) {
