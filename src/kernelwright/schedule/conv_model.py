@@ -324,16 +324,17 @@ def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> fl
     sizes = seen_by(config, sizes)
     pads = sizes.groups > 1
     channels = (channel_pitch(sizes.in_channels) if pads else sizes.in_channels) * sizes.groups
-    width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
+    width = sizes.axes[0].size
     if config.row_taps is RowTaps.FOLDED:
         channels = channels * sizes.axes[0].taps
         width = ceil(sizes.axes[0].out / sizes.axes[0].outputs)
     elsewhere = prod(axis.size for axis in sizes.axes[1:])
     written = sizes.images * elsewhere * width * channel_pitch(channels) * 2 * config.planes
     moved = written + sizes.input_elements * sizes.dtype.itemsize
-    tile = 16 if config.row_taps is RowTaps.OVERLAPPING else whole_chunk(config)
+    tile = 8 if config.row_taps is RowTaps.OVERLAPPING else whole_chunk(config)
     turned = sizes.images * elsewhere * width * ceil(channels / tile) * tile
-    rate = rates.moved_elements if moves else rates.turned_elements
+    folds = config.row_taps is RowTaps.FOLDED
+    rate = rates.folded_elements if folds else rates.turned_elements
     seconds = max(moved / rates.plane_bandwidth, turned / rate)
     return max(seconds, _filter_seconds(sizes, config, machine)) + machine.launches.next_seconds
 

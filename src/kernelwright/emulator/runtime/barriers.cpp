@@ -1,4 +1,5 @@
 // The waiting places of a block: barriers, named barriers, warp-wide operations.
+#include <initializer_list>
 #include <string>
 
 #include "block.h"

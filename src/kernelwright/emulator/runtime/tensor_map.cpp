@@ -1,6 +1,7 @@
 #include "tensor_map.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "kwemu/tensor_map.h"
 

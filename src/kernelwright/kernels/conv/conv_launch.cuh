@@ -316,7 +316,8 @@ struct ConvVariant {
     p.data = request.data;
     p.strides = request.data_strides;
     p.images = request.images;
-    p.is_contiguous = true;
+    // Also of overlapping pixels, where there is no padding along W.
+    p.is_contiguous = plane_width(request) == request.calls[0].in;
     int64_t stride = 1;
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       p.in[d] = static_cast<int>(request.calls[d].in);
@@ -413,7 +414,7 @@ struct ConvVariant {
   }
   // Of shared memory; what is always so small needs no permission.
   static unsigned plane_shared_bytes(const FilterPlanes& f) {
-    using Pixels = PlaneTile<Input, PLANE_CHANNELS, Tile::PLANES, ROW_TAPS != RowTaps::APART>;
+    using Pixels = PlaneTile<Input, PLANE_CHANNELS, Tile::PLANES, ROW_TAPS>;
     constexpr unsigned OF_PIXELS = sizeof(typename Pixels::Words);
     static_assert(OF_PIXELS <= 48 << 10 && StagedRow::ELEMENTS * sizeof(float) <= 48 << 10);
     const unsigned of_filter =

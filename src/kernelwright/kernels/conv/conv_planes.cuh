@@ -42,7 +42,7 @@ struct PixelPlanes {
   RowFold fold;
   __half* planes;
   int64_t plane_elements;
-  bool is_contiguous;  // W, H and D of a channel follow each other
+  bool is_contiguous;  // the planes' positions are the input's, and follow each other in a channel
   Divisor divisors[MAX_SPATIAL], of_channels, of_groups;
   Divisor channel_tiles, position_tiles;  // of an image
   uint32_t positions;                     // of an image
@@ -93,9 +93,11 @@ __device__ __forceinline__ int sample_exponent(const PixelPlanes& p, uint32_t& s
 
 // One tile: CHANNELS of a part of an image's positions, read along the positions and written along
 // the channels. Threads read pairs of channels of WIDTH positions each.
-// MOVES: columns are those of RowFold.
-template <class Input, int CHANNELS, int PLANES, bool MOVES>
+// Columns are those of RowFold where ROW_TAPS says so.
+template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS>
 class PlaneTile {
+  static constexpr bool FOLDS = ROW_TAPS == RowTaps::FOLDED;
+
  public:
   static constexpr int POSITIONS = PLANE_ELEMENTS / CHANNELS;
   static constexpr int PAIRS = CHANNELS / 2;
@@ -123,7 +125,7 @@ class PlaneTile {
   }
 
   __device__ __forceinline__ void load(Values& values) const {
-    if (!MOVES && p_.is_contiguous && p_.group_pitch == p_.group_channels) {
+    if (!FOLDS && p_.is_contiguous && p_.group_pitch == p_.group_channels) {
       load_side_by_side(values);
       return;
     }
@@ -179,7 +181,7 @@ class PlaneTile {
  private:
   // What the channels of a position share.
   struct Pixel {
-    const Input* first;  // channel; where columns move, the row's
+    const Input* first;  // channel; of a row where taps are folded, for each has a column
     int column;
     bool exists;
   };
@@ -187,7 +189,7 @@ class PlaneTile {
   __device__ __forceinline__ Pixel find(uint32_t position) const {
     Pixel pixel = {static_cast<const Input*>(p_.data) + image_ * p_.strides.image, 0,
                    position < p_.positions};
-    if (!MOVES && p_.is_contiguous) {
+    if (!FOLDS && p_.is_contiguous) {
       pixel.first += position;
       return pixel;
     }
@@ -195,8 +197,12 @@ class PlaneTile {
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const uint32_t next = p_.divisors[d].quotient(rest);
-      const int at = static_cast<int>(rest - next * p_.divisors[d].value());
-      if (MOVES && d == 0) {
+      int at = static_cast<int>(rest - next * p_.divisors[d].value());
+      if (ROW_TAPS == RowTaps::OVERLAPPING && d == 0) {
+        at -= p_.fold.padding;
+        pixel.exists &= at >= 0 && at < p_.fold.in;
+      }
+      if (FOLDS && d == 0) {
         pixel.column = at * p_.fold.step - p_.fold.padding;
       } else {
         pixel.first += at * p_.strides.spatial[d];
@@ -208,7 +214,7 @@ class PlaneTile {
 
   __device__ __forceinline__ void load_channels(float (&values)[2], const Pixel& pixel,
                                                 int channel) const {
-    if constexpr (MOVES) {
+    if constexpr (FOLDS) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int tap = static_cast<int>(p_.of_channels.quotient(channel + i));
@@ -282,7 +288,7 @@ class PlaneTile {
 template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool HAS_PHASES>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   wait_for_previous_kernel();
-  using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
+  using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS>;
   // The words of a tile, or an output channel's filter.
   extern __shared__ __align__(16) unsigned char planes_shared[];
   __shared__ FilterRange filter_range;

@@ -95,7 +95,7 @@ struct ConvTile {
   static constexpr int CHUNK = Config::CHUNK == 48 ? 64 : Config::CHUNK;
   static constexpr int CHUNK_CHANNELS = Config::CHUNK;
   // Of a tile of the kernel that writes the planes.
-  static constexpr int PLANE_CHANNELS = Config::ROW_TAPS == RowTaps::OVERLAPPING ? 16 : CHUNK;
+  static constexpr int PLANE_CHANNELS = Config::ROW_TAPS == RowTaps::OVERLAPPING ? 8 : CHUNK;
   static constexpr int CHUNK_BYTES = CHUNK * 2;
   static constexpr int CHUNKS = BLOCK_K / CHUNK;
   static constexpr int CHUNK_STEPS = Config::CHUNK / STEP_K;

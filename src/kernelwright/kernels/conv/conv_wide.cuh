@@ -187,8 +187,7 @@ __device__ __forceinline__ ConvPasses write_second_set(const Parameters& p, int&
                                                        void* memory) {
   using Tile = ConvTile<Config>;
   using Input = std::remove_const_t<std::remove_pointer_t<decltype(p.data)>>;
-  using Pixels =
-      PlaneTile<Input, Tile::PLANE_CHANNELS, Tile::PLANES, Config::ROW_TAPS != RowTaps::APART>;
+  using Pixels = PlaneTile<Input, Tile::PLANE_CHANNELS, Tile::PLANES, Config::ROW_TAPS>;
   struct Shared {
     WideRange range;
     uint32_t share;

@@ -87,7 +87,7 @@ class ConvolutionRates:
     """Bytes a second of the kernel that writes planes, read and written."""
     turned_elements: float
     """Elements a second, padding counted, that it writes at most."""
-    moved_elements: float
+    folded_elements: float
     """Elements a second where a row's taps become channels."""
     direct_share: float
     """Share of the CUDA cores' float32 rate that the convolution on them reaches."""
