@@ -300,6 +300,8 @@ def _mainloop_cycles(
         copied = rows * rates.row_cycles[config.planes, chunk]
         if sizes.spatial == 3:
             copied *= rates.deep_rows
+        elif config.row_taps is RowTaps.OVERLAPPING and config.outputs == 1:
+            copied *= rates.overlapping_rows
         if sizes.window > 1 and chunk < _STAGE_K:
             copied *= 1 if sizes.transposed else rates.window_rows
             copied += rows / min(config.positions, _MOST_BOX) * rates.window_copy
@@ -319,24 +321,35 @@ def _run_cycles(sizes: ConvSizes, config: ConvConfig, plan: Runs, rates: Convolu
 
 
 def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
-    """The kernel before, which turns the input and rounds it."""
+    """The kernel before, which turns the input and rounds it. `sizes`: as the configuration sees
+    them."""
     rates = conv_rates(machine)
-    sizes = seen_by(config, sizes)
-    pads = sizes.groups > 1
+    pads, folds = sizes.groups > 1, config.row_taps is RowTaps.FOLDED
     channels = (channel_pitch(sizes.in_channels) if pads else sizes.in_channels) * sizes.groups
-    width = sizes.axes[0].size
-    if config.row_taps is RowTaps.FOLDED:
-        channels = channels * sizes.axes[0].taps
-        width = ceil(sizes.axes[0].out / sizes.axes[0].outputs)
+    channels *= sizes.axes[0].taps if folds else 1
+    width = _plane_width(sizes, config)
     elsewhere = prod(axis.size for axis in sizes.axes[1:])
     written = sizes.images * elsewhere * width * channel_pitch(channels) * 2 * config.planes
     moved = written + sizes.input_elements * sizes.dtype.itemsize
     tile = 8 if config.row_taps is RowTaps.OVERLAPPING else whole_chunk(config)
     turned = sizes.images * elsewhere * width * ceil(channels / tile) * tile
-    folds = config.row_taps is RowTaps.FOLDED
-    rate = rates.folded_elements if folds else rates.turned_elements
+    is_plain = width == sizes.axes[0].size
+    rate = rates.turned_elements if is_plain else rates.found_elements
+    rate = rates.folded_elements if folds else rate
     seconds = max(moved / rates.plane_bandwidth, turned / rate)
     return max(seconds, _filter_seconds(sizes, config, machine)) + machine.launches.next_seconds
+
+
+def _plane_width(sizes: ConvSizes, config: ConvConfig) -> int:
+    """Pixels of a row of the planes (ConvVariant::plane_width)."""
+    axis = sizes.axes[0]
+    if config.row_taps is RowTaps.FOLDED:
+        return axis.positions
+    if config.row_taps is RowTaps.APART:
+        return axis.size
+    window = row_window(sizes, config)
+    used = (axis.positions - 1) * axis.stride + ceil(axis.taps / window) * window
+    return max(used, axis.size + 2 * axis.padding)
 
 
 def _filter_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:

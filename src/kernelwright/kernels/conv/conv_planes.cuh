@@ -129,12 +129,14 @@ class PlaneTile {
       load_side_by_side(values);
       return;
     }
-    Pixel pixels[PARTS];  // divisions for each pair would take most of the time
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) pixels[part] = find(position_ + position_of(part));
+    for (int part = 0; part < PARTS; ++part) {
+      // Divisions for each pair would take most of the time.
+      const Pixel pixel = find(position_ + position_of(part));
 #pragma unroll
-    for (int i = 0; i < OF_THREAD; ++i) {
-      load_channels(values[i], pixels[i % PARTS], channel_ + 2 * pair_of(i));
+      for (int i = part; i < OF_THREAD; i += PARTS) {
+        load_channels(values[i], pixel, channel_ + 2 * pair_of(i));
+      }
     }
   }
 

@@ -42,6 +42,8 @@ class ConvolutionRates:
     """Cycles of a multiprocessor for one pixel of a copy, by planes and channels."""
     deep_rows: float
     """Factor on them in three dimensions."""
+    overlapping_rows: float
+    """The same of overlapping pixels, a position for each output."""
     copy_bytes: float
     """Bytes a cycle of patches and filters that reach a multiprocessor."""
     runs: StoreCycles
@@ -87,6 +89,8 @@ class ConvolutionRates:
     """Bytes a second of the kernel that writes planes, read and written."""
     turned_elements: float
     """Elements a second, padding counted, that it writes at most."""
+    found_elements: float
+    """Elements a second where each pixel's column is looked for, since padding is written."""
     folded_elements: float
     """Elements a second where a row's taps become channels."""
     direct_share: float
