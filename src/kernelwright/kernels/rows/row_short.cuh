@@ -1,11 +1,12 @@
 #pragma once
-// Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
-// rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
+// Rows of neighbours in memory that a team of threads holds in registers: some lanes of a warp, of
+// which the others have the rows after it, so that the warp reads whole lines of all of them at
+// once, or a block. Many small blocks hide each other's waiting. What rows share, as
 // weights, is read from the cache for each level of folds and for the results, and takes no
 // registers in between. Results are written as soon as the totals that they need are there, with
 // the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
-//   LANES     threads that share a row: a power of two, up to a warp
+//   LANES     threads that share a row: a power of two, up to a warp, or all of the block
 //   VECTORS   of WIDTH elements that a thread holds of it
 //   RESIDENT  blocks on a multiprocessor at one time
 
@@ -19,7 +20,10 @@ struct ShortRows : VectorRows<Program, Config::WIDTH> {
   static constexpr int THREADS = Config::THREADS, LANES = Config::LANES;
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
   static constexpr int ROWS = THREADS / LANES;  // of a block
-  static_assert(32 % LANES == 0 && THREADS % 32 == 0, "a warp has as many rows as the others");
+  static_assert(THREADS % 32 == 0 && (32 % LANES == 0 || LANES == THREADS),
+                "a warp has as many rows as the others, or the block one");
+  using Exchange = TeamExchange<THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
+  using Team = std::conditional_t<(LANES > 32), Exchange, LaneTeam<LANES>>;
 };
 
 // Where the elements of a lane stand: all of them a known way after the first.
@@ -42,11 +46,12 @@ __device__ __forceinline__ void load_lane(const RowRun<Program, WIDTH>& own, int
   load_inputs<READS, true, WIDTH == 1>(own, k * LANES < count ? k * LANES : 0, vectors);
 }
 
-// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results
-// that are due with it; `own`: from this thread's first one on, `count` of all threads.
-template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
-__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
-                                            bool has_row, typename Program::Totals& totals,
+// The totals of a level of a row whose vectors a team of LANES threads holds, and the results that
+// are due with it; `own`: from this thread's first one on, `count` of all threads.
+template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Team, class Program, class Vectors>
+__device__ __forceinline__ void total_lanes(Team& team, const RowRun<Program, WIDTH>& own,
+                                            int count, bool has_row,
+                                            typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
                                             const Vectors (&held)[VECTORS]) {
   using Types = RowTypes<Program>;
@@ -68,7 +73,7 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, i
       [&](int k) { return has_row && k * LANES < count; },
       [&](auto fold, const auto& values) {
         using Fold = typename Types::template FoldAt<fold>;
-        set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length),
+        set_totals<Program, fold>(state_of_team(team, Fold(), values, valid, places, length),
                                   found);
       });
   typename Program::Inputs elements[N];
@@ -91,7 +96,7 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, i
       values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
                                      typename Types::InputIndices());
     }
-    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length), found);
+    set_totals<Program, fold>(state_of_team(team, Fold(), values, valid, places, length), found);
   });
   totals = found;
 }
@@ -104,12 +109,13 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
   constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
   constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
-  const int lane = static_cast<int>(threadIdx.x) % LANES;
-  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
-  const bool has_row = wanted < rows.space.kept.count;
+  const int lane = static_cast<int>(Rows::ROWS == 1 ? threadIdx.x : threadIdx.x % LANES);
+  int64_t wanted = blockIdx.x;
+  if constexpr (Rows::ROWS > 1) wanted = wanted * Rows::ROWS + threadIdx.x / LANES;
+  const bool has_row = Rows::ROWS == 1 || wanted < rows.space.kept.count;
   // Others take part in what the warp does together.
   const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
-  const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
+  const RowRun<Program, WIDTH> run(rows, row);
   // Vectors from this thread's first one on: all others are a known way after it. A thread that has
   // none reads the row's first one.
   const int count = run.vectors() - lane;
@@ -120,8 +126,14 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) load_lane<HELD, LANES>(own, k, count, vectors[k]);
   typename Types::Totals totals = {};
-  repeat<Program::LEVELS>(
-      [&](auto level) { total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors); });
+  typename Rows::Team team = {};
+  if constexpr (LANES > 32) {
+    __shared__ __align__(16) char memory[Rows::Exchange::BYTES];
+    team.memory = memory;
+  }
+  repeat<Program::LEVELS>([&](auto level) {
+    total_lanes<level, LANES>(team, own, count, has_row, totals, shared, vectors);
+  });
   if (!has_row) return;
   if constexpr (due_results<Program>(Program::LEVELS) != 0) {
     constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();

@@ -157,6 +157,17 @@ struct RowRun {
     whole_end = rows.is_even || all_aligned() ? end / WIDTH : whole_begin;
   }
 
+  // A row of one run in which all vectors are whole.
+  __device__ __forceinline__ RowRun(const Rows& rows, int64_t row)
+      : rows(rows), row(row), first(0), begin(0), whole_begin(0) {
+    int64_t offsets[Types::OPERANDS] = {};
+    rows.space.kept.locate(row, ~0u, offsets);
+    repeat<Types::OPERANDS>(
+        [&](auto o) { at[o] = rows.space.data[o] + offsets[o] * operand_bytes<Program>(o); });
+    end = static_cast<int>(rows.run);
+    whole_end = end / WIDTH;
+  }
+
   // The same run from vector `v` on, of which those before do not count.
   __device__ __forceinline__ RowRun after(int v) const {
     RowRun result = *this;
