@@ -241,6 +241,34 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[70, 57], [3, 61]],
         "config": _SHORT | {"width": 1, "lanes": 32, "vectors": 2},
     },
+    # A block for a row, whose threads have all of their vectors, all but one, or some.
+    "rows of a block": {
+        "case": "two_level_softmax",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[3, 768], [2, 516], [3, 300]],
+        "config": _SHORT | {"lanes": 64, "vectors": 3},
+    },
+    "rows of a block with weights": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[2, 285], [3, 131]],
+        "config": _SHORT | {"threads": 96, "lanes": 96, "width": 1, "vectors": 3},
+    },
+    "rows of a block, exponentials": {
+        "case": "cross_entropy",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[3, 190], [2, 100]],
+        "config": _SHORT | {"width": 1, "lanes": 64, "vectors": 3},
+    },
+    "rows of a block, extremes": {
+        "case": "extremes",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[3, 380]],
+        "config": _SHORT | {"lanes": 64, "vectors": 2},
+    },
     # Results of every level, each written with the next fold, which takes it.
     "short rows, results of every level": {
         "case": "chained",

@@ -320,7 +320,7 @@ class ColumnPartRows(ColumnRows):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortRows:
-    """Short rows of neighbours in memory, several for each warp, held in registers."""
+    """Rows of neighbours in memory, several for each warp or one for a block, held in registers."""
 
     threads: int
     """Threads of a block."""
@@ -343,7 +343,8 @@ class ShortRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRows:
-    """Rows in short runs of memory, a block for each, whose threads walk all runs as one."""
+    """Rows in one run of memory, or in short ones, a block for each, whose threads walk all runs as
+    one."""
 
     threads: int
     """Threads of a block."""
@@ -359,7 +360,7 @@ class BlockRows:
     def __str__(self) -> str:
         held = "held in registers" if self.holds else "in flight"
         return (
-            f"rows of short runs, {self.threads} threads for each; {self.vectors} vectors of "
+            f"rows in blocks, {self.threads} threads for each; {self.vectors} vectors of "
             f"{self.width} elements a thread {held}"
         )
 

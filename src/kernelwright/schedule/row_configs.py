@@ -1,7 +1,8 @@
 """Configurations of the row family, best first by what was measured and what fits."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from math import ceil
 
 from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import (
@@ -17,16 +18,19 @@ from kernelwright.ir.configs import (
 from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.column_configs import column_configs
+from kernelwright.schedule.held_configs import held_configs
 from kernelwright.schedule.row_shape import RowShape, row_shape
 
+_WHOLE = BlockRows(threads=256, width=1, vectors=4, holds=False, resident=4)
+"""The block that reads a whole long row of which nothing is wanted twice."""
+_FULL_WAVES = 0.9
+"""Share of the places for blocks that are taken, at least."""
 _Tuned = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
 _MOST_BLOCKS = 8
 """Blocks of a cluster with which rows whose lines end within vectors are read twice no slower."""
-_SINGLE_ELEMENTS = 20
-"""Elements of a thread that it reads one by one and keeps in registers."""
 _FEW_VECTORS = 8
 """Vectors of a thread of a cluster with which it waits for exchanges more than it computes."""
 
@@ -51,8 +55,8 @@ def row_configs(
 def _along(
     rows: RowShape, machine: Machine
 ) -> list[RingRows | PartRows | GridRows | ShortRows | BlockRows]:
-    if rows.runs == 1 and (short := list(_short(rows, machine))):
-        return [*short, *_rings(rows, machine)[:4]]
+    if rows.runs == 1 and (held := held_configs(rows, machine)):
+        return [*held, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
         for threads, unroll, resident in _parts(rows)
@@ -78,8 +82,15 @@ def _along(
             return [*_pieces(rows, machine), *rings[:8], parts[0]]
         if rows.row_bytes > machine.rows.few_row_bytes:
             own = PartRows(threads=256, width=rows.width, unroll=4, resident=5)
-            return [own, *parts[:2], *rings[:8]]
+            return [*_whole_rows(rows, machine), own, *parts[:2], *rings[:8]]
     return [*rings, parts[0]]
+
+
+def _whole_rows(rows: RowShape, machine: Machine) -> Iterator[BlockRows]:
+    """A block for each long row, where all multiprocessors have as many but for a few."""
+    waves = rows.count / (machine.sm_count * _WHOLE.resident)
+    if rows.length % rows.width == 0 and waves >= _FULL_WAVES * ceil(waves):
+        yield replace(_WHOLE, width=rows.width)
 
 
 def _parts(rows: RowShape) -> list[tuple[int, int, int]]:
@@ -155,8 +166,8 @@ def _blocks(rows: RowShape, machine: Machine) -> list[BlockRows]:
     filling = max(machine.sm_count * rates.busy_threads // rows.count, 2 * warp)
     filling = min(filling, rates.holding_threads)
     held: list[BlockRows] = []
-    for own in (32, 16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
-        threads = max(2 * warp, _power_of_two(-(-vectors // own), machine))
+    for own in (32, 24, 16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
+        threads = max(2 * warp, -(-vectors // (own * warp)) * warp)
         room = rates.held_registers // (2 if threads < most_threads else 4)
         is_filled = vectors * 4 > threads * own
         if threads <= most_threads and own * registers <= room and is_filled:
@@ -190,68 +201,6 @@ def _block(
     )
 
 
-def _short(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
-    """For rows of up to some vectors for each thread of a warp."""
-    width = rows.width
-    while rows.length % width != 0:
-        width //= 2
-    if width == 1:
-        yield from _single(rows, machine)
-        return
-    warp, most = machine.limits.warp_threads, machine.rows.held_registers
-    vectors = rows.length // width
-    for wanted in (4, 2, 8):
-        own = min(wanted, vectors)
-        lanes = 1 << (-(-vectors // own) - 1).bit_length()
-        own = -(-vectors // lanes)
-        held = own * width * max(1, sum(rows.inputs) // 4)
-        if lanes > warp or own * width > warp or held > most or not _is_busy(rows, lanes, machine):
-            continue
-        registers = _short_registers(rows, own * width, machine)
-        # Smaller blocks leave fewer registers unused, and fewer multiprocessors.
-        threads = 256 if registers <= 64 and _is_busy(rows, lanes // 4, machine) else 128
-        fitting = machine.registers_per_sm // (registers * threads)
-        yield ShortRows(
-            threads=threads,
-            lanes=lanes,
-            width=width,
-            vectors=own,
-            resident=min(fitting, 1024 // threads),
-        )
-
-
-def _is_busy(rows: RowShape, lanes: int, machine: Machine) -> bool:
-    """Whether so many threads for each row keep the card busy."""
-    return rows.count * lanes >= machine.rows.short_threads * machine.sm_count
-
-
-def _short_registers(rows: RowShape, elements: int, machine: Machine) -> int:
-    """Registers of a thread that holds so many elements of a row: what is stored of them, and what
-    a fold takes of each at a further level, or at the first where that is something else."""
-    taken = elements * (rows.levels - 1 + rows.is_computed)
-    needed = machine.rows.short_registers + elements * sum(rows.inputs) // 4 + taken
-    return max(machine.rows.least_registers, -(-needed // 8) * 8)
-
-
-def _single(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
-    """For rows that begin between vectors: each thread has elements one by one."""
-    warp, most = machine.limits.warp_threads, _SINGLE_ELEMENTS
-    registers = max(1, sum(rows.inputs) // 4)
-    for wanted in (8, 4, 16, most):
-        lanes = 1 << (-(-rows.length // wanted) - 1).bit_length()
-        own = -(-rows.length // lanes)
-        if lanes > warp or own * registers > most or not _is_busy(rows, lanes, machine):
-            continue
-        many = own * registers > 8
-        yield ShortRows(
-            threads=128 if many else 256,
-            lanes=lanes,
-            width=1,
-            vectors=own,
-            resident=6 if many else 4,
-        )
-
-
 def _rings(rows: RowShape, machine: Machine) -> list[RingRows]:
     """Teams that hold a row: few threads with many vectors each come first.
 
@@ -273,6 +222,9 @@ def _rings(rows: RowShape, machine: Machine) -> list[RingRows]:
                 found += _ring(rows, vectors, threads // 2, cluster * 2, stages, machine)
     # A cluster with few vectors a thread waits for its exchange more than it computes.
     found.sort(key=lambda ring: ring.cluster > 1 and ring.vectors <= _FEW_VECTORS)
+    # Of few rows that end between vectors, smaller blocks work beside others that wait.
+    if rows.length % rows.width != 0 and rows.count < machine.rows.many_rows:
+        found.sort(key=lambda ring: ring.cluster > 1 and ring.threads == most_threads)
     rings = list(dict.fromkeys(found))
     held = [_held(ring) for ring in rings if _is_held(rows, ring, machine)]
     return [*_held_with_edges(rows, rings, machine), *held, *rings]

@@ -44,9 +44,13 @@ _RUN_CHOICE = (4, 128, 8, 4, 1, 0)
 """The choice where there is no walk and rows are no whole vectors."""
 _TILE_CHOICES = ((32 * 2**10, 6), (40 * 2**10, 5))
 """Bytes of a tile of planes, and blocks of a multiprocessor."""
-_FLAT = WindowConfig(way=WindowWay.FLAT, threads=256, outputs=2, blocks=8)
-"""The choice for images of rows that no wide access fits, whose windows share nothing. Volumes take
-a tile or a walk: two averages of 2 x 2 x 2 after a batch norm took twice as long so."""
+_FLAT = {
+    2: WindowConfig(way=WindowWay.FLAT, threads=256, outputs=2, blocks=8),
+    3: WindowConfig(way=WindowWay.FLAT, threads=256, outputs=1, blocks=8),
+}
+"""The choice for images and volumes of rows that no wide access fits, whose windows share nothing.
+Only extremes of volumes take it: two averages of 2 x 2 x 2 after a batch norm took twice as long as
+by a tile or a walk."""
 _FLAT_READS = 8
 """Elements of a window at most: as many as registers have room for, twice."""
 _TILES = 1024
@@ -247,8 +251,13 @@ def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[Wi
     step = prod(dim.hint for dim in source.shape[-dims:][1:]) * source.dtype.itemsize
     step *= window.size[0] if dims > 1 else 1
     steps = 1 if dims == 3 else 2
-    is_flat = dims == 2 and line.vector == 1 and prod(window.size) <= _FLAT_READS
-    flat = (_FLAT,) if is_flat and source.bytes_hint >= _TILES * _TILE_CHOICES[0][0] else ()
+    is_flat = (
+        (dims == 2 or (dims == 3 and window.op is Pooling.MAXIMUM))
+        and line.vector == 1
+        and prod(window.size) <= _FLAT_READS
+        and source.bytes_hint >= _TILES * _TILE_CHOICES[0][0]
+    )
+    flat = (_FLAT[dims],) if is_flat else ()
     tiles = tuple(
         WindowConfig(way=WindowWay.TILES, threads=256, blocks=blocks, shared=shared)
         for shared, blocks in _TILE_CHOICES

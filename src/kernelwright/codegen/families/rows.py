@@ -124,13 +124,13 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         combine_function="combine_column_parts",
     ),
     ShortRows: Tuned(
-        purpose="Short rows, several for each warp.",
+        purpose="Rows in registers, of some lanes of a warp or of a block.",
         source="row_short.cuh",
         family="Short",
         function="short_rows",
     ),
     BlockRows: Tuned(
-        purpose="Rows of short runs: a block for each.",
+        purpose="A block for each row, of one run of memory or of short ones.",
         source="row_block.cuh",
         family="Block",
         function="block_rows",

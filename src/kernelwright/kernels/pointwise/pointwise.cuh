@@ -152,10 +152,13 @@ struct Pointwise {
     if (has_vector_rows(space)) {
       return launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
     }
-    if (has_uneven_rows(space) && fills_lines(uneven_steps(space))) {
+    const unsigned whole = whole_operands(space);
+    const bool is_uneven = has_uneven_rows(space) && fills_lines(uneven_steps(space));
+    // To find what each line has one of takes less time than the edges of all lines.
+    if (is_uneven && (whole == 0 || !are_repeated(space, ~whole))) {
       return launch_uneven(kernels.strided, operation, matrices, stream, space);
     }
-    if (const unsigned whole = whole_operands(space); whole != 0) {
+    if (whole != 0) {
       return launch_whole(kernels.strided, operation, matrices, stream, space, whole);
     }
     if (has_uneven_rows(space) && half_fills_lines(uneven_steps(space))) {
@@ -250,6 +253,14 @@ struct Pointwise {
       if (!is_whole && (o == 0 || !is_near || farthest > MAX_STEPS)) return 0;
     }
     return whole;
+  }
+
+  // Whether lines have one element of each of these operands.
+  static bool are_repeated(const Space& space, unsigned operands) {
+    for (int o = 0; o < OPERANDS; ++o) {
+      if ((operands >> o & 1) != 0 && space.inner_stride(o) != 0) return false;
+    }
+    return true;
   }
 
   // Whether every operand's elements lie within 31 bits of its first one.

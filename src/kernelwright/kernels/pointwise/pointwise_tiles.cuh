@@ -1,10 +1,11 @@
 #pragma once
 // A pointwise kernel some of whose operands lie along another dimension than the result: in memory
 // they are its transpose. A block reads its part of them as they lie, keeps it in shared memory and
-// writes the result as that lies, so that both sides move whole lines.
+// writes the result as that lies, so that both sides move whole lines. Tiles are small and many:
+// all that a thread reads is on its way before any of it is used.
 //
-// The sides of a tile are powers of two: no thread divides to find its elements. Both sides move 16
-// bytes at once where sizes and addresses allow it, each for itself.
+// The sides of a tile are powers of two: no thread divides to find its elements. Both sides move
+// runs of neighbours where sizes and addresses allow it, each for itself.
 
 #include "pointwise.cuh"
 
@@ -17,41 +18,41 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   using InputIndices = typename Base::InputIndices;
   static constexpr int THREADS = Base::THREADS;
   static constexpr int OPERANDS = Base::OPERANDS;
-  static constexpr int TILE_LOG = 12, TILE = 1 << TILE_LOG;  // elements
-  static constexpr int RUN_LOG = 2, RUN = 1 << RUN_LOG;      // neighbours moved by one access
+
+  // Of a power of two.
+  static constexpr int log_of(int value) { return value == 1 ? 0 : 1 + log_of(value / 2); }
+
+  static constexpr int RUN_LOG = 2, RUN = 1 << RUN_LOG;  // neighbours moved by one access
+  static constexpr int OWN = 2 * RUN * Config::UNROLL;   // elements of a thread, at most
+  static constexpr int TILE = THREADS * OWN, TILE_LOG = log_of(TILE);
   static constexpr int LINE_LOG = 5;  // 32 neighbours of 4 bytes are a line of memory
   static constexpr int BANKS_LOG = 5;
-  static constexpr int BROUGHT = 16;  // elements of a turned operand in flight in a thread
-  static constexpr int FLIGHT = 2;    // runs that a thread computes at once
   static constexpr int SHARED_BYTES = 48 * 1024;
   static constexpr int LEAST_MATRIX = 1024;  // elements that are worth a tile
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
   static constexpr int64_t MAX_COUNT = (int64_t{1} << 31) - 1;  // what Divisor can divide
-  static_assert(TILE % (THREADS * RUN) == 0 && (THREADS & (THREADS - 1)) == 0,
-                "threads take as many runs each, all of them the same way apart");
-
-  // Of a power of two.
-  static constexpr int log_of(int value) { return value == 1 ? 0 : 1 + log_of(value / 2); }
   static constexpr int THREADS_LOG = log_of(THREADS);
+  static_assert((TILE & (TILE - 1)) == 0, "the sides of a tile are powers of two");
 
-  // Neighbours in a tile: `first` and those after it, on the line of this number.
-  struct Run {
-    int line, first;
+  // A thread's places in a tile: N neighbours from `first` on, on each line from `line` on that is
+  // there, `step` lines apart.
+  struct Walk {
+    int line, first, step, count;
   };
 
-  // The run of N elements with this number, in lines of 2^log elements. Of a sum of two numbers
-  // that have no bit in common it is the sum of both runs: a thread's own, and the step's, which is
-  // the same for all.
+  // In so many lines of `length` elements, of a tile whose lines have 2^log.
   template <int N>
-  __device__ __forceinline__ static Run run_at(int number, int log) {
+  __device__ __forceinline__ static Walk walk(int lines, int length, int log) {
     const int per_line = N == 1 ? log : log - RUN_LOG;
-    return {number >> per_line, (number & ((1 << per_line) - 1)) * N};
+    const int line = static_cast<int>(threadIdx.x >> per_line);
+    const int first = static_cast<int>(threadIdx.x & ((1u << per_line) - 1)) * N;
+    const int step_log = THREADS_LOG - per_line, step = 1 << step_log;
+    return {line, first, step, first < length ? (lines - line + step - 1) >> step_log : 0};
   }
 
-  // The tile of a block: its rows, the columns of it that shared memory holds, how many of them
-  // come before the tile's own, and the offsets of its first element there.
+  // The tile of a block: its rows and columns, and the offsets of its first element.
   struct Corner {
-    int tall, held, before;
+    int tall, wide;
     int64_t offsets[OPERANDS];
   };
 
@@ -60,12 +61,12 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     Matrices matrices;
     void* data[OPERANDS];
     unsigned turned;      // a bit for each operand that lies along the rows
-    unsigned in_runs;     // a bit for each operand that is read in runs
+    unsigned in_runs;     // a bit for each of them that is read in runs
+    bool writes_runs;     // and whether the result is written in runs, and the others read
     int place[OPERANDS];  // in shared memory, in bytes
     int rows, columns;
-    int rows_log, columns_log;  // of the size of a tile
-    int pitch;                  // elements of shared memory from column to column
-    int before;  // columns in front of a tile, for runs of rows that begin between two of them
+    int rows_log, columns_log;        // of the size of a tile
+    int pitch;                        // elements of shared memory from column to column
     Divisor row_tiles, column_tiles;  // how many there are
     int64_t row_strides[OPERANDS];
     int64_t column_strides[OPERANDS];
@@ -78,12 +79,10 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       const int column = static_cast<int>(above - matrix * column_tiles.value()) << columns_log;
       Corner found;
       found.tall = min(1 << rows_log, rows - row);
-      found.before = min(before, column);
-      const int from = column - found.before;
-      found.held = min(1 << columns_log, columns - column) + found.before;
+      found.wide = min(1 << columns_log, columns - column);
 #pragma unroll
       for (int o = 0; o < OPERANDS; ++o) {
-        found.offsets[o] = row * row_strides[o] + from * column_strides[o];
+        found.offsets[o] = row * row_strides[o] + column * column_strides[o];
       }
       outer.move(matrix, found.offsets);
       return found;
@@ -94,36 +93,29 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       return reinterpret_cast<T*>(memory + place[operand]);
     }
 
-    // Brings the tile of a turned operand to shared memory, N elements at once.
+    // Brings the tile of a turned operand to shared memory, N elements at once. Its lines are
+    // columns.
     template <int N, class T>
     __device__ __forceinline__ void bring(int operand, const Corner& corner, char* memory) const {
-      constexpr int MOST = TILE / (N * THREADS);
-      constexpr int FLIGHT = MOST < BROUGHT / N ? MOST : BROUGHT / N;
-      const int steps = MOST + ((before << rows_log) + N * THREADS - 1) / (N * THREADS);
-      const Run own = run_at<N>(threadIdx.x, rows_log);
+      constexpr int STEPS = OWN / N;
+      const Walk own = walk<N>(corner.wide, corner.tall, rows_log);
+      const int64_t stride = column_strides[operand];
       const T* source = static_cast<const T*>(data[operand]) + corner.offsets[operand] +
-                        own.line * column_strides[operand] + own.first;
+                        own.line * stride + own.first;
       T* target = tile<T>(memory, operand) + own.line * pitch + own.first;
-#pragma unroll 1
-      for (int first = 0; first < steps; first += FLIGHT) {
-        Vector<T, N> values[FLIGHT];
+      Vector<T, N> values[STEPS];
 #pragma unroll
-        for (int i = 0; i < FLIGHT; ++i) {
-          const Run step = run_at<N>((first + i) * THREADS, rows_log);
-          if (own.line + step.line < corner.held && own.first + step.first < corner.tall) {
-            values[i] = load_vector<N>(source + step.line * column_strides[operand] + step.first);
-          }
+      for (int i = 0; i < STEPS; ++i) {
+        if (i < own.count) values[i] = load_vector<N>(source);
+        source += own.step * stride;
+      }
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) {
+        if (i < own.count) {
+#pragma unroll
+          for (int n = 0; n < N; ++n) target[n] = values[i].element[n];
         }
-#pragma unroll
-        for (int i = 0; i < FLIGHT; ++i) {
-          const Run step = run_at<N>((first + i) * THREADS, rows_log);
-          if (own.line + step.line < corner.held && own.first + step.first < corner.tall) {
-#pragma unroll
-            for (int n = 0; n < N; ++n) {
-              target[step.line * pitch + step.first + n] = values[i].element[n];
-            }
-          }
-        }
+        target += own.step * pitch;
       }
     }
 
@@ -137,100 +129,74 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       }
     }
 
-    // What an operand has for N neighbours on a row of the tile, the first of them in column
-    // `first` of those that shared memory holds. `from`: its element in column 0; `value`: that,
-    // where it is the same for the row.
-    template <int N, class T>
-    __device__ __forceinline__ Vector<T, N> read(int operand, int line, int first, const T* from,
-                                                 T value, char* memory) const {
-      Vector<T, N> values;
+    // What an operand that is not turned has for a thread's places.
+    template <int N, int STEPS, class T, class Values>
+    __device__ __forceinline__ void load(int operand, const Corner& corner, const Walk& own,
+                                         const Values& values) const {
+      if ((turned >> operand & 1) != 0) return;
       const int64_t stride = column_strides[operand];
-      if ((turned >> operand & 1) != 0) {
-        const T* source = tile<T>(memory, operand) + first * pitch + line;
+      const T* from = static_cast<const T*>(data[operand]) + corner.offsets[operand] +
+                      own.line * row_strides[operand] + own.first * stride;
 #pragma unroll
-        for (int n = 0; n < N; ++n) values.element[n] = source[n * pitch];
-      } else if (stride == 0) {
-#pragma unroll
-        for (int n = 0; n < N; ++n) values.element[n] = value;
-      } else if (N > 1 && (in_runs >> operand & 1) != 0) {
-        values = load_vector<N>(from + first);
-      } else {
-#pragma unroll
-        for (int n = 0; n < N; ++n) values.element[n] = from[(first + n) * stride];
-      }
-      return values;
-    }
-
-    // Computes and writes what this thread has of one row of the tile: every 2^lanes_log-th run.
-    template <size_t... INPUT>
-    __device__ __forceinline__ void finish_row(const Corner& corner, char* memory, int line,
-                                               int lane, int lanes_log,
-                                               std::index_sequence<INPUT...>) const {
-      Out* result = static_cast<Out*>(data[0]) + corner.offsets[0] + line * row_strides[0];
-      Pack<const In*...> from;
-      ((get<INPUT>(from) = static_cast<const In*>(data[INPUT + 1]) + corner.offsets[INPUT + 1] +
-                           line * row_strides[INPUT + 1]),
-       ...);
-      Pack<In...> value = {};
-      ((get<INPUT>(value) = column_strides[INPUT + 1] == 0 ? *get<INPUT>(from) : In()), ...);
-      // Runs begin where memory is aligned.
-      const auto begins = reinterpret_cast<uintptr_t>(result + corner.before) / sizeof(Out);
-      const int begin = corner.before - static_cast<int>(begins % RUN) + lane * RUN;
-      const int runs = 1 << (columns_log - RUN_LOG - lanes_log);
-#pragma unroll 1
-      for (int run = 0; run < runs; run += FLIGHT) {
-        Pack<Vector<In, RUN>...> values[FLIGHT];
-#pragma unroll
-        for (int i = 0; i < FLIGHT; ++i) {
-          const int first = begin + ((run + i) << (lanes_log + RUN_LOG));
-          if (run + i < runs && first >= 0 && first + RUN <= corner.held) {
-            ((get<INPUT>(values[i]) = read<RUN, In>(INPUT + 1, line, first, get<INPUT>(from),
-                                                    get<INPUT>(value), memory)),
-             ...);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < FLIGHT; ++i) {
-          const int first = begin + ((run + i) << (lanes_log + RUN_LOG));
-          if (run + i >= runs) break;
-          if (first >= 0 && first + RUN <= corner.held) {
-            Base::template compute<RUN>(result + first, operation, matrices, values[i],
-                                        InputIndices());
+      for (int i = 0; i < STEPS; ++i) {
+        if (i < own.count) {
+          if (N == 1 || stride == 1) {
+            values(i) = load_vector<N>(from);
           } else {
-            // The ends of the rows.
-#pragma unroll 1
-            for (int column = max(first, 0); column < min(first + RUN, corner.held); ++column) {
-              Pack<Vector<In, 1>...> single;
-              ((get<INPUT>(single) = read<1, In>(INPUT + 1, line, column, get<INPUT>(from),
-                                                 get<INPUT>(value), memory)),
-               ...);
-              Base::template compute<1>(result + column, operation, matrices, single,
-                                        InputIndices());
-            }
+            const T value = *from;
+#pragma unroll
+            for (int n = 0; n < N; ++n) values(i).element[n] = value;
           }
         }
+        from += own.step * row_strides[operand];
       }
     }
 
-    template <size_t... INPUT>
-    __device__ __forceinline__ void run_on(char* memory,
-                                           std::index_sequence<INPUT...> inputs) const {
-      const Corner found = corner();
-      (turn<In>(INPUT + 1, found, memory), ...);
+    // What a turned operand has for N neighbours on a row.
+    template <int N, class T>
+    __device__ __forceinline__ void take(int operand, int line, int first, char* memory,
+                                         Vector<T, N>& values) const {
+      if ((turned >> operand & 1) == 0) return;
+      const T* source = tile<T>(memory, operand) + first * pitch + line;
+#pragma unroll
+      for (int n = 0; n < N; ++n) values.element[n] = source[n * pitch];
+    }
+
+    // Reads all operands and writes the tile of the result, N elements at once.
+    template <int N, size_t... INPUT>
+    __device__ __forceinline__ void write(const Corner& corner, char* memory,
+                                          std::index_sequence<INPUT...> inputs) const {
+      constexpr int STEPS = OWN / N;
+      const Walk own = walk<N>(corner.tall, corner.wide, columns_log);
+      Pack<Vector<In, N>...> values[STEPS];
+      (load<N, STEPS, In>(INPUT + 1, corner, own,
+                          [&](int i) -> Vector<In, N>& { return get<INPUT>(values[i]); }),
+       ...);
+      (turn<In>(INPUT + 1, corner, memory), ...);
       __syncthreads();
-      // A thread stays on its row; a warp writes whole lines of some.
-      const int lanes_log = min(columns_log - RUN_LOG, max(3, THREADS_LOG - rows_log));
-      const int lane = static_cast<int>(threadIdx.x) & ((1 << lanes_log) - 1);
-      for (int line = static_cast<int>(threadIdx.x) >> lanes_log; line < found.tall;
-           line += THREADS >> lanes_log) {
-        finish_row(found, memory, line, lane, lanes_log, inputs);
+      Out* result =
+          static_cast<Out*>(data[0]) + corner.offsets[0] + own.line * row_strides[0] + own.first;
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) {
+        if (i < own.count) {
+          (take<N, In>(INPUT + 1, own.line + i * own.step, own.first, memory,
+                       get<INPUT>(values[i])),
+           ...);
+          Base::template compute<N>(result, operation, matrices, values[i], inputs);
+        }
+        result += own.step * row_strides[0];
       }
     }
 
     __device__ __forceinline__ void run() const {
       wait_for_previous_kernel();
       extern __shared__ __align__(16) char memory[];
-      run_on(memory, InputIndices());
+      const Corner found = corner();
+      if (writes_runs) {
+        write<RUN>(found, memory, InputIndices());
+      } else {
+        write<1>(found, memory, InputIndices());
+      }
     }
   };
 
@@ -271,6 +237,8 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     return -1;
   }
 
+  static constexpr int at_most(int most, int value) { return value < most ? value : most; }
+
   // Of the least power of two that is as large, but for runs and for `most`.
   static int side_log(int64_t size, int most) {
     int log = RUN_LOG;
@@ -278,13 +246,14 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     return log;
   }
 
-  // Lines of rows and as many columns as a tile has room for; more rows where columns are few.
-  // Returns the number of tiles.
+  // Lines of rows and as many columns as a tile has room for; more rows where columns are few. A
+  // thread moves something of no line twice. Returns the number of tiles.
   static int64_t set_tiles(const Space& space, int rows, Tiled& parameters) {
     const int last = space.rank - 1;
     const int64_t tall = space.sizes[rows], wide = space.sizes[last];
-    const int columns_log = side_log(wide, TILE_LOG - side_log(tall, LINE_LOG));
-    const int rows_log = TILE_LOG - columns_log;
+    const int columns_log =
+        side_log(wide, at_most(THREADS_LOG, TILE_LOG - side_log(tall, LINE_LOG)));
+    const int rows_log = at_most(THREADS_LOG, TILE_LOG - columns_log);
     parameters.rows = static_cast<int>(tall);
     parameters.columns = static_cast<int>(wide);
     parameters.rows_log = rows_log;
@@ -292,11 +261,8 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     // Neighbours of either side are in different banks.
     parameters.pitch =
         (1 << rows_log) + (columns_log < BANKS_LOG ? 1 << (BANKS_LOG - columns_log) : 1);
-    parameters.before = begins_aligned(space) ? 0 : RUN;
     const int64_t row_tiles = (tall + (1 << rows_log) - 1) >> rows_log;
-    // The runs of a row begin up to so much before the tile's own columns.
-    const int64_t reached = wide + (parameters.before > 0 ? RUN - 1 : 0);
-    const int64_t column_tiles = (reached + (1 << columns_log) - 1) >> columns_log;
+    const int64_t column_tiles = (wide + (1 << columns_log) - 1) >> columns_log;
     parameters.row_tiles = Divisor(static_cast<uint32_t>(row_tiles));
     parameters.column_tiles = Divisor(static_cast<uint32_t>(column_tiles));
     for (int o = 0; o < OPERANDS; ++o) {
@@ -315,16 +281,9 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     return tiles;
   }
 
-  // Whether all rows of the result begin at a multiple of a run's bytes.
-  static bool begins_aligned(const Space& space) {
-    bool aligned = reinterpret_cast<uintptr_t>(space.data[0]) % (RUN * sizeof(Out)) == 0;
-    for (int d = 0; d + 1 < space.rank; ++d) aligned = aligned && space.strides[d][0] % RUN == 0;
-    return aligned;
-  }
-
   // Returns the bytes of shared memory.
   static int set_turned(const Space& space, int rows, Tiled& parameters) {
-    const int columns = (1 << parameters.columns_log) + parameters.before;
+    const int columns = 1 << parameters.columns_log;
     int bytes = 0;
     for (int o = 1; o < OPERANDS; ++o) {
       const bool lies_along = space.inner_stride(o) == 0 || space.inner_stride(o) == 1;
@@ -337,12 +296,16 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     return bytes;
   }
 
-  // Which operands are read in runs: turned ones along the rows, others as the result is written.
+  // Which sides of a tile are moved in runs.
   static void set_runs(const Space& space, int rows, Tiled& parameters) {
-    for (int o = 1; o < OPERANDS; ++o) {
-      const bool is_turned = (parameters.turned >> o & 1) != 0;
-      if (is_turned ? is_in_runs(space, o, rows) : lies_as_result(space, o)) {
-        parameters.in_runs |= 1u << o;
+    const int last = space.rank - 1;
+    parameters.writes_runs = true;
+    for (int o = 0; o < OPERANDS; ++o) {
+      if ((parameters.turned >> o & 1) != 0) {
+        if (is_in_runs(space, o, rows)) parameters.in_runs |= 1u << o;
+      } else if (space.inner_stride(o) != 0) {
+        parameters.writes_runs =
+            parameters.writes_runs && space.inner_stride(o) == 1 && is_in_runs(space, o, last);
       }
     }
   }
@@ -356,18 +319,5 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       whole = whole && (d == along || space.strides[d][operand] % RUN == 0);
     }
     return whole;
-  }
-
-  // Whether the operand is aligned wherever the result is.
-  static bool lies_as_result(const Space& space, int operand) {
-    if (space.inner_stride(operand) != 1) return false;
-    const auto runs_at = [&](int o) {
-      return reinterpret_cast<uintptr_t>(space.data[o]) / ELEMENT_BYTES[o] % RUN;
-    };
-    bool same = runs_at(operand) == runs_at(0);
-    for (int d = 0; d + 1 < space.rank; ++d) {
-      same = same && (space.strides[d][operand] - space.strides[d][0]) % RUN == 0;
-    }
-    return same;
   }
 };

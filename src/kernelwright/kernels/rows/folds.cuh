@@ -49,15 +49,16 @@ __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) 
 }
 
 // Which elements of a lane count that has vectors of WIDTH, each LANES after the one before: those
-// of the vectors that are there. One comparison for a vector.
-template <int WIDTH, int LANES>
+// of the vectors that are there, of which the first CERTAIN are. One comparison for a vector.
+template <int WIDTH, int LANES, int CERTAIN = 0>
 struct LaneValid {
   int count;  // vectors from the lane's first one on, of all lanes
 };
 
-template <int WIDTH, int LANES>
-__device__ __forceinline__ constexpr bool is_valid(LaneValid<WIDTH, LANES> valid, int element) {
-  return element / WIDTH * LANES < valid.count;
+template <int WIDTH, int LANES, int CERTAIN>
+__device__ __forceinline__ constexpr bool is_valid(LaneValid<WIDTH, LANES, CERTAIN> valid,
+                                                   int element) {
+  return element / WIDTH < CERTAIN || element / WIDTH * LANES < valid.count;
 }
 
 // N values combined in a tree.
@@ -90,8 +91,8 @@ __device__ __forceinline__ T sum_of_valid(const T (&x)[N], unsigned valid) {
 }
 
 // One selection for a vector.
-template <int N, class T, int WIDTH, int LANES>
-__device__ __forceinline__ T sum_of_valid(const T (&x)[N], LaneValid<WIDTH, LANES> valid) {
+template <int N, class T, int WIDTH, int LANES, int CERTAIN>
+__device__ __forceinline__ T sum_of_valid(const T (&x)[N], LaneValid<WIDTH, LANES, CERTAIN> valid) {
   T sums[N / WIDTH];
 #pragma unroll
   for (int k = 0; k < N / WIDTH; ++k) {

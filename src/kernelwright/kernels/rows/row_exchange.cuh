@@ -58,52 +58,14 @@ __device__ __forceinline__ typename Fold::State combine_warp(typename Fold::Stat
   return combine_lanes<Fold, 32>(state);
 }
 
-// --- Rows that lanes hold ----------------------------------------------------------------------
-
-// The state of a row of `count` elements of which each LANES neighbouring lanes have some, N or
-// fewer each, in registers.
-template <int LANES, class Fold, int N, class T, class Valid, class Where>
-__device__ __forceinline__ typename Fold::State state_of_lanes(Fold, const T (&x)[N], Valid valid,
-                                                               const Where& places, int) {
-  return combine_lanes<Fold, LANES>(Fold::of(x, valid, places));
-}
-
-// Exponentials are taken from the largest element of all at once: what comes of it is one of the
-// results, too, and not computed twice.
-template <int LANES, class T, int N, class Valid, class Where>
-__device__ __forceinline__ typename ExpSumFold<T>::State state_of_lanes(ExpSumFold<T>,
-                                                                        const T (&x)[N],
-                                                                        Valid valid, const Where&,
-                                                                        int) {
-  T largest = extreme<Largest<T>>(x, valid);
+// What `combine`, for which order does not matter, makes of LANES neighbouring lanes' values.
+template <int LANES, class T, class Combine>
+__device__ __forceinline__ T reduce_lanes(T value, const Combine& combine) {
 #pragma unroll
   for (int distance = 1; distance < LANES; distance *= 2) {
-    largest = maximum(largest, __shfl_xor_sync(0xffffffff, largest, distance));
+    value = combine(value, __shfl_xor_sync(0xffffffff, value, distance));
   }
-  T terms[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const T term = std::exp(x[i] - largest);
-    terms[i] = is_valid(valid, i) ? term : T(0);
-  }
-  const LongSum<T> own = {tree_sum(terms), T(0)};
-  const LongSum<T> sum = combine_in_order<LANES>(SumFold<T>(), own);
-  // Of -inf alone there is nothing to sum.
-  return {largest, largest == ExpSumFold<T>::NOTHING ? LongSum<T>{T(0), T(0)} : sum};
-}
-
-// Distances are from the mean of all, and there is one division for the row.
-template <int LANES, class T, int N, class Valid, class Where>
-__device__ __forceinline__ typename MomentsFold<T>::State state_of_lanes(
-    MomentsFold<T>, const T (&x)[N], Valid valid, const Where& places, int count) {
-  using Sum = SumFold<T>;
-  const T sum = combine_lanes<Sum, LANES>(Sum::of(x, valid, places)).value();
-  const T mean = sum / static_cast<T>(count);
-  T squares[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) squares[i] = (x[i] - mean) * (x[i] - mean);
-  const auto total = combine_lanes<Sum, LANES>(Sum::of(squares, valid, places));
-  return {static_cast<T>(count), mean, total.value()};
+  return value;
 }
 
 // --- Blocks of a cluster -----------------------------------------------------------------------
@@ -173,5 +135,24 @@ struct TeamExchange {
       state = combine_lanes<Fold, LANES>(state);
     }
     return state;
+  }
+
+  // What `combine`, for which order does not matter, makes of all threads' values: those of the
+  // warps are few, and each thread combines them for itself.
+  template <class T, class Combine>
+  __device__ __forceinline__ T reduce(T value, const Combine& combine) {
+    static_assert(CLUSTER == 1 && sizeof(T) <= STATE_BYTES, "there is room for the values");
+    value = reduce_lanes<32>(value, combine);
+    if constexpr (WARPS > 1) {
+      auto* const values = reinterpret_cast<T*>(memory + half * HALF_BYTES);
+      half = 1 - half;
+      if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = value;
+      __syncthreads();
+      T all[WARPS];
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) all[i] = values[i];
+      value = combine_tree(all, combine);
+    }
+    return value;
   }
 };

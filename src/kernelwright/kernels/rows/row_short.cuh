@@ -1,17 +1,17 @@
 #pragma once
-// Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
-// rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
+// Rows of neighbours in memory that a team of threads holds in registers: some lanes of a warp, of
+// which the others have the rows after it, so that the warp reads whole lines of all of them at
+// once, or a block. Many small blocks hide each other's waiting. What rows share, as
 // weights, is read from the cache for each level of folds and for the results, and takes no
 // registers in between. Results are written as soon as the totals that they need are there, with
 // the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
-//   LANES     threads that share a row: a power of two, up to a warp
+//   LANES     threads that share a row: a power of two, up to a warp, or all of the block
 //   VECTORS   of WIDTH elements that a thread holds of it
 //   RESIDENT  blocks on a multiprocessor at one time
 
-#include "row_exchange.cuh"
 #include "row_launch.cuh"
-#include "row_vectors.cuh"
+#include "row_team.cuh"
 
 template <class Program, class Config>
 struct ShortRows : VectorRows<Program, Config::WIDTH> {
@@ -19,121 +19,120 @@ struct ShortRows : VectorRows<Program, Config::WIDTH> {
   static constexpr int THREADS = Config::THREADS, LANES = Config::LANES;
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
   static constexpr int ROWS = THREADS / LANES;  // of a block
-  static_assert(32 % LANES == 0 && THREADS % 32 == 0, "a warp has as many rows as the others");
+  static_assert(THREADS % 32 == 0 && (32 % LANES == 0 || LANES == THREADS),
+                "a warp has as many rows as the others, or the block one");
+  using Exchange = TeamExchange<THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
+  using Team = std::conditional_t<(LANES > 32), Exchange, LaneTeam<LANES>>;
+
+  RowStarts<Program> starts;
+  bool are_filled;  // each thread has all of its vectors but perhaps the last
 };
 
-// Where the elements of a lane stand: all of them a known way after the first.
-template <int WIDTH, int LANES>
-struct LanePlaces {
-  int64_t first;
+// What a thread has of a row: VECTORS vectors, each LANES after the one before, of which the first
+// CERTAIN are there.
+template <int LANES, int VECTORS_, int CERTAIN_>
+struct LaneVectors {
+  static constexpr int VECTORS = VECTORS_, CERTAIN = CERTAIN_;
+  int count;  // vectors of all threads from this one's first on
 
-  __device__ __forceinline__ int64_t at(int element) const { return first + past(element); }
-  __device__ __forceinline__ static constexpr int past(int element) {
-    return element / WIDTH * (LANES * WIDTH) + element % WIDTH;
+  __device__ __forceinline__ bool has(int k) const { return k < CERTAIN || k * LANES < count; }
+
+  // Loads the inputs in READS of vector `k`, of the first one where there is none: without branches
+  // all loads are on their way at once, and what is made of elements anywhere is the same.
+  template <unsigned READS, int WIDTH, class Program, class Vectors>
+  __device__ __forceinline__ void load(const RowRun<Program, WIDTH>& own, int k,
+                                       Vectors& vectors) const {
+    load_inputs<READS, true, WIDTH == 1>(own, has(k) ? k * LANES : 0, vectors);
   }
 };
 
-// Loads the inputs in READS of the thread's vector `k`, of its first one where it has fewer:
-// without branches all loads are on their way at once, and what is made of elements anywhere is the
-// same.
-template <unsigned READS, int LANES, int WIDTH, class Program, class Vectors>
-__device__ __forceinline__ void load_lane(const RowRun<Program, WIDTH>& own, int k, int count,
-                                          Vectors& vectors) {
-  load_inputs<READS, true, WIDTH == 1>(own, k * LANES < count ? k * LANES : 0, vectors);
-}
-
-// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results
-// that are due with it; `own`: from this thread's first one on, `count` of all threads.
-template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
-__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
+// The totals of a level of a row whose vectors a team of LANES threads holds, and the results that
+// are due with it; `own`: from this thread's first one on.
+template <int LEVEL, int LANES, int WIDTH, class Own, class Team, class Program, class Vectors>
+__device__ __forceinline__ void total_lanes(Team& team, const RowRun<Program, WIDTH>& own, Own lane,
                                             bool has_row, typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
-                                            const Vectors (&held)[VECTORS]) {
+                                            const Vectors (&held)[Own::VECTORS]) {
   using Types = RowTypes<Program>;
-  constexpr int N = VECTORS * WIDTH;
+  constexpr unsigned READS = reads_when_due<Program>(LEVEL) & alike_inputs<Program>();
   const LanePlaces<WIDTH, LANES> places = {own.place(0)};
-  const auto& space = own.rows.space;
-  constexpr unsigned READS = reads_when_due<Program>(LEVEL);
-  const LaneValid<WIDTH, LANES> valid = {count};
-  const int length = static_cast<int>(space.reduced.count);
+  const LaneValid<WIDTH, LANES, Own::CERTAIN> valid = {lane.count};
   typename Program::Totals found = totals;
-  Vectors vectors[VECTORS];
+  Vectors vectors[Own::VECTORS];
 #pragma unroll
-  for (int k = 0; k < VECTORS; ++k) {
+  for (int k = 0; k < Own::VECTORS; ++k) {
     vectors[k] = held[k];
-    load_lane<READS & alike_inputs<Program>(), LANES>(own, k, count, vectors[k]);
+    lane.template load<READS>(own, k, vectors[k]);
   }
-  store_due<LEVEL, VECTORS, true>(
+  store_due<LEVEL, Own::VECTORS, true>(
       own, totals, shared, vectors, [&](int k) { return k * LANES; },
-      [&](int k) { return has_row && k * LANES < count; },
+      [&](int k) { return has_row && lane.has(k); },
       [&](auto fold, const auto& values) {
         using Fold = typename Types::template FoldAt<fold>;
-        set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length),
+        const auto length = static_cast<int>(own.rows.space.reduced.count);
+        set_totals<Program, fold>(state_of_team(team, Fold(), values, valid, places, length),
                                   found);
       });
-  typename Program::Inputs elements[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    elements[i] = shared;
-    pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
-                                                           elements[i]);
-  }
-  each_fold<Program, LEVEL>([&](auto fold) {
-    if constexpr (Program::TAKES[fold] >= 0) return;
-    using Fold = typename Types::template FoldAt<fold>;
-    using Value =
-        decltype(take_element<fold>(own.rows.program, totals, RowPlace{space.coordinates, 0, 0},
-                                    elements[0], typename Types::InputIndices()));
-    Value values[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const RowPlace place = {space.coordinates, own.row, places.at(i), places.past(i)};
-      values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
-                                     typename Types::InputIndices());
-    }
-    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length), found);
-  });
+  total_vectors<LEVEL, true>(team, own, valid, places, totals, shared, vectors, found);
   totals = found;
+}
+
+// CERTAIN: vectors that each thread has at least.
+template <int CERTAIN, class Program, class Config>
+__device__ __forceinline__ void short_row(const ShortRows<Program, Config>& rows) {
+  using Rows = ShortRows<Program, Config>;
+  using Types = RowTypes<Program>;
+  using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
+  constexpr int LANES = Rows::LANES, VECTORS = Config::VECTORS, WIDTH = Rows::WIDTH;
+  constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
+  const int thread = static_cast<int>(Rows::ROWS == 1 ? threadIdx.x : threadIdx.x % LANES);
+  int64_t wanted = blockIdx.x;
+  if constexpr (Rows::ROWS > 1) wanted = wanted * Rows::ROWS + threadIdx.x / LANES;
+  const bool has_row = Rows::ROWS == 1 || wanted < rows.space.kept.count;
+  // Others take part in what the warp does together.
+  const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
+  const RowRun<Program, WIDTH> run(rows, rows.starts, row);
+  // Vectors from this thread's first one on: all others are a known way after it. A thread that has
+  // none reads the row's first one.
+  const LaneVectors<LANES, VECTORS, CERTAIN> lane = {run.vectors() - thread};
+  const auto own = run.after(lane.has(0) ? thread : 0);
+  typename Program::Inputs shared = {};
+  load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
+  Vectors vectors[VECTORS];
+#pragma unroll
+  for (int k = 0; k < VECTORS; ++k) lane.template load<HELD>(own, k, vectors[k]);
+  typename Types::Totals totals = {};
+  typename Rows::Team team = {};
+  if constexpr (LANES > 32) {
+    __shared__ __align__(16) char memory[Rows::Exchange::BYTES];
+    team.memory = memory;
+  }
+  repeat<Program::LEVELS>([&](auto level) {
+    total_lanes<level, LANES>(team, own, lane, has_row, totals, shared, vectors);
+  });
+  if (!has_row) return;
+  if constexpr (due_results<Program>(Program::LEVELS) != 0) {
+    const Program program = rows.program;
+    constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k) {
+      if (!lane.has(k)) break;
+      lane.template load<LATE>(own, k, vectors[k]);
+      store_vectors<true, due_results<Program>(Program::LEVELS)>(program, own, k * LANES, totals,
+                                                                 shared, vectors[k]);
+    }
+  }
+  if (thread == 0) store_row_results(run, totals);
 }
 
 template <class Program, class Config>
 __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& rows) {
   wait_for_previous_kernel();
-  using Rows = ShortRows<Program, Config>;
-  using Types = RowTypes<Program>;
-  using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
-  constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
-  constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
-  const int lane = static_cast<int>(threadIdx.x) % LANES;
-  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
-  const bool has_row = wanted < rows.space.kept.count;
-  // Others take part in what the warp does together.
-  const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
-  const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
-  // Vectors from this thread's first one on: all others are a known way after it. A thread that has
-  // none reads the row's first one.
-  const int count = run.vectors() - lane;
-  const auto own = run.after(count > 0 ? lane : 0);
-  typename Program::Inputs shared = {};
-  load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
-  Vectors vectors[VECTORS];
-#pragma unroll
-  for (int k = 0; k < VECTORS; ++k) load_lane<HELD, LANES>(own, k, count, vectors[k]);
-  typename Types::Totals totals = {};
-  repeat<Program::LEVELS>(
-      [&](auto level) { total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors); });
-  if (!has_row) return;
-  if constexpr (due_results<Program>(Program::LEVELS) != 0) {
-    constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();
-#pragma unroll
-    for (int k = 0; k < VECTORS; ++k) {
-      if (k * LANES >= count) break;
-      load_lane<LATE, LANES>(own, k, count, vectors[k]);
-      store_vectors<true, due_results<Program>(Program::LEVELS)>(own, k * LANES, totals, shared,
-                                                                 vectors[k]);
-    }
+  if (rows.are_filled) {
+    short_row<Config::VECTORS - 1>(rows);
+  } else {
+    short_row<0>(rows);
   }
-  if (lane == 0) store_row_results(run, totals);
 }
 
 // --- Host --------------------------------------------------------------------------------------
@@ -160,6 +159,8 @@ struct ShortVariant {
   cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
+    rows.starts = RowStarts<Program>::of(call.space);
+    rows.are_filled = rows.run_vectors() >= int64_t{Config::VECTORS - 1} * Config::LANES;
     const int64_t blocks = (call.space.kept.count + Parameters::ROWS - 1) / Parameters::ROWS;
     return launch_dependent(kernel, static_cast<unsigned>(blocks), Parameters::THREADS, stream,
                             rows);

@@ -112,6 +112,28 @@ struct VectorRows {
   }
 };
 
+// What tells where rows begin, in one place: the first blocks of a multiprocessor wait for each
+// line of a kernel's parameters that they read.
+template <class Program>
+struct RowStarts {
+  static constexpr int OPERANDS = RowTypes<Program>::OPERANDS;
+  char* data[OPERANDS];
+  int64_t steps[OPERANDS];  // bytes from row to row, if these are all the same
+  bool are_even;            // whether they are
+  int length;               // elements of a row
+
+  static RowStarts of(const RowSpace<OPERANDS>& space) {
+    RowStarts starts = {};
+    starts.are_even = space.kept.rank <= 1 && space.kept.is_short();
+    starts.length = static_cast<int>(space.reduced.count);
+    repeat<OPERANDS>([&](auto o) {
+      starts.data[o] = space.data[o];
+      starts.steps[o] = space.kept.inner_stride(o) * operand_bytes<Program>(o);
+    });
+    return starts;
+  }
+};
+
 // One thread's view of a run of a row, or of a part of it. Vectors begin where the memory of the
 // streamed operands is aligned: of a row that begins between two vectors, the first one has
 // elements of the row only at its end, as the last one may have at its beginning.
@@ -155,6 +177,21 @@ struct RowRun {
     end = rest < int64_t{count} * WIDTH ? static_cast<int>(rest) : count * WIDTH;
     whole_begin = begin > 0 ? 1 : 0;
     whole_end = rows.is_even || all_aligned() ? end / WIDTH : whole_begin;
+  }
+
+  // A row in which all vectors are whole.
+  __device__ __forceinline__ RowRun(const Rows& rows, const RowStarts<Program>& starts, int64_t row)
+      : rows(rows), row(row), first(0), begin(0), end(starts.length), whole_begin(0) {
+    if (starts.are_even) {
+      repeat<Types::OPERANDS>(
+          [&](auto o) { at[o] = starts.data[o] + static_cast<uint32_t>(row) * starts.steps[o]; });
+    } else {
+      int64_t offsets[Types::OPERANDS] = {};
+      rows.space.kept.locate(row, ~0u, offsets);
+      repeat<Types::OPERANDS>(
+          [&](auto o) { at[o] = starts.data[o] + offsets[o] * operand_bytes<Program>(o); });
+    }
+    whole_end = end / WIDTH;
   }
 
   // The same run from vector `v` on, of which those before do not count.
@@ -441,9 +478,12 @@ __device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
   });
 }
 
-// Computes and writes results of a vector's elements: those in RESULTS, bit by bit.
+// Computes and writes results of a vector's elements: those in RESULTS, bit by bit. `program`:
+// where it is a copy, what a row shares is computed once, and not again after each store, which
+// might have changed it.
 template <bool WHOLE, unsigned RESULTS = ~0u, class Program, int WIDTH, class Vectors>
-__device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
+__device__ __forceinline__ void store_vectors(const Program& program,
+                                              const RowRun<Program, WIDTH>& run, int v,
                                               const typename Program::Totals& totals,
                                               const typename Program::Inputs& shared,
                                               const Vectors& vectors) {
@@ -452,11 +492,19 @@ __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run,
   repeat<Types::RESULTS>([&](auto result) {
     if constexpr (Program::IS_ELEMENT[result] && (RESULTS >> result & 1) != 0) {
       const auto values = results_of_vector<result, READS, WIDTH>(
-          run.rows.program, totals, shared, vectors,
+          program, totals, shared, vectors,
           [&](int i) { return RowPlace{run.rows.space.coordinates, run.row, run.place(v) + i}; });
       run.template store<Types::INPUTS + result, WHOLE>(v, values);
     }
   });
+}
+
+template <bool WHOLE, unsigned RESULTS = ~0u, class Program, int WIDTH, class Vectors>
+__device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
+                                              const typename Program::Totals& totals,
+                                              const typename Program::Inputs& shared,
+                                              const Vectors& vectors) {
+  store_vectors<WHOLE, RESULTS>(run.rows.program, run, v, totals, shared, vectors);
 }
 
 // Writes the results that the row has one of.
