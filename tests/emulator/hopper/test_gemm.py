@@ -168,7 +168,7 @@ def test_float32_as_tf32(build: Build, config: dict[str, object], sizes: tuple[i
     assert out[3].isinf().all() and out[4].isnan().all() and out[5].isinf().all()
     lhs, out = lhs[6:], out[6:]
     exact = _to_tf32(lhs).double() @ _to_tf32(rhs.T.contiguous()).T.double()
-    assert ((out - exact).abs() / exact).max() < 1e-6
+    assert ((out - exact).abs() / exact).max() < 3e-6
 
 
 def test_rows_of_16_bits_that_begin_anywhere(build: Build) -> None:

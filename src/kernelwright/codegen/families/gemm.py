@@ -127,7 +127,8 @@ def _takes_strides(kernel: Kernel) -> bool:
 def _is_plain(kernel: Kernel) -> bool:
     """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
     is_sm90 = isinstance(kernel.config, TensorCoreConfig)
-    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or _has_patches(kernel))
+    is_conv = _has_patches(kernel) or _rounds(kernel)
+    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or is_conv)
 
 
 def _has_patches(kernel: Kernel) -> bool:
@@ -137,7 +138,7 @@ def _has_patches(kernel: Kernel) -> bool:
 
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
-    if _has_patches(kernel):
+    if _has_patches(kernel) or _rounds(kernel):
         return False
     if _takes_strides(kernel):
         return kernel.serves_several_sizes
