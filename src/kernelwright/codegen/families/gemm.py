@@ -407,14 +407,16 @@ def _arrange(kernel: Kernel) -> Arranged:
 
 
 def _only_at(kernel: Kernel) -> tuple[int, ...] | None:
-    images = kernel.inputs[0]
+    """Whatever its configuration: kernels of several are timed with the same words."""
+    images, patches = kernel.inputs[0], kernel.anchored(Contract).patches
     assert isinstance(images, TensorType)
-    return tuple(dim.hint for dim in images.shape) if _rounds(kernel) else None
+    rounds = patches is not None and patches.rounds
+    return tuple(dim.hint for dim in images.shape) if rounds else None
 
 
 def _arithmetic(kernel: Kernel) -> tuple[str, ...]:
     sizes = _only_at(kernel)
-    if sizes is None:
+    if sizes is None or not _rounds(kernel):
         return ()
     return (f"{Rounding.MEASURED_SIZES}: at input {sizes}, while PyTorch allows it TF32",)
 
