@@ -79,7 +79,8 @@ def test_the_model_has_the_constants_of_the_kernels() -> None:
     guard, tile = kernels.source("gemm_guard.cuh"), kernels.source("gemm_sm90_tile.cuh")
     assert "LOW_BITS = 11;" in guard and "SAMPLED_EXPONENT = 10;" in guard
     assert "SMALL = 1.0f / (1 << 13);" in guard
-    assert "BLOCK_K = 64;" in tile and "STEP_K = 16;" in tile and "FOLD_STEPS = 128;" in tile
+    assert "ROW_BYTES = 128;" in tile and "BLOCK_K = ROW_BYTES / sizeof(Element);" in tile
+    assert "STEP_K = 32 / sizeof(Element);" in tile and "FOLD_STEPS = 128;" in tile
 
 
 def test_pairs_carry_what_the_bound_says() -> None:

@@ -20,8 +20,9 @@ from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import Library, ranked_configs, schedule
+from kernelwright.schedule import Library, plan_graph, ranked_configs, schedule
 from kernelwright.schedule.conv_or_library import Convolutions
+from kernelwright.schedule.planning import OPEN
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 from kernelwright.tune.plans import with_configs
@@ -40,7 +41,11 @@ def test_there_are_examples() -> None:
 
 
 def _expect_no_losses(plan: Plan, *, spilled_bytes: int = 0) -> None:
-    report = compile_check(cuda_source(plan), arch="sm_90a")
+    _expect_no_losses_in(cuda_source(plan), spilled_bytes)
+
+
+def _expect_no_losses_in(text: str, spilled_bytes: int = 0) -> None:
+    report = compile_check(text, arch="sm_90a")
     assert len(report.kernels) >= 1
     spilling = [kernel for kernel in report.spilling if kernel.spill_store_bytes > spilled_bytes]
     assert [str(kernel) for kernel in spilling] == []
@@ -127,6 +132,42 @@ def test_every_way_to_feed_tensor_cores_is_compiled() -> None:
 def test_more_operands_spill_no_more_than_addresses(dtype: torch.dtype) -> None:
     # Kept from one tile to the next: nothing that the loop over K touches.
     _expect_no_losses(_layer(dtype, Residual), spilled_bytes=48)
+
+
+class Places(torch.nn.Module):
+    """A convolution whose result and that of another one get norms of their own and are summed, for
+    a third one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = torch.nn.ModuleList(
+            torch.nn.Conv2d(*channels, 1, stride, bias=False)
+            for *channels, stride in ((64, 256, 1), (256, 256, 2))
+        )
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(256) for _ in range(2))
+        self.reader = torch.nn.Conv2d(256, 64, 1)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        first, second = (
+            norm(convolve(it))
+            for norm, convolve, it in zip(self.norms, self.convolutions, (x, y), strict=True)
+        )
+        result: torch.Tensor = self.reader(torch.relu(first + second))
+        return result
+
+
+def test_products_of_patches_in_tf32() -> None:
+    """Nine operands join the sums: of each width of a tile one configuration."""
+    given = torch.zeros(32, 64, 28, 28), torch.zeros(32, 256, 56, 56)
+    graph = capture_module(Places().eval(), given)
+    plan = plan_graph(graph, H200, choices=replace(OPEN, by_place=True)).plan
+    kernel = max(plan.kernels, key=lambda it: len(it.inputs))
+    ranked = [it for it in ranked_configs(kernel, H200) if isinstance(it, TensorCoreConfig)]
+    for width in (256, 192, _MIDDLE):
+        config = next(it for it in ranked if it.block_n == width and it.feed.is_direct)
+        unit = kernel_unit(with_configs(plan, {kernel.name: config}), kernel.name)
+        # Kept from one tile to the next, as above.
+        _expect_no_losses_in(unit, spilled_bytes=80)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])

@@ -132,11 +132,22 @@ def _products() -> Iterator[tuple[str, str]]:
         for others, function in ((7, "multiply"), (9, "multiply_registers")):
             order = (*range(sums, sums + others), *range(sums))
             operands = ", ".join(f"{{{operand}}}" for operand in order)
-            for element, is_bfloat16 in (("f16", "false"), ("bf16", "true")):
+            for element, known in (("f16", "kHalf"), ("bf16", "kBfloat16")):
                 yield (
                     f"wgmma.mma_async.m64n{columns}k16.f32.{element}.{element} {sums + others}",
-                    f"::kwemu::ptx::{function}<{columns}, {is_bfloat16}>({operands})",
+                    f"::kwemu::ptx::{function}<{columns}, ::kwemu::ProductElement::{known}>"
+                    f"({operands})",
                 )
+        yield _wide_product(columns, sums)
+
+
+def _wide_product(columns: int, sums: int) -> tuple[str, str]:
+    """Of TF32: the same without transpositions."""
+    operands = ", ".join(f"{{{operand}}}" for operand in (*range(sums, sums + 5), *range(sums)))
+    return (
+        f"wgmma.mma_async.m64n{columns}k8.f32.tf32.tf32 {sums + 5}",
+        f"::kwemu::ptx::multiply_tf32<{columns}>({operands})",
+    )
 
 
 HOPPER_ROWS: Mapping[str, str] = MappingProxyType(

@@ -68,20 +68,19 @@ class Feed(StrEnum):
     """float32: no kernel before, and no memory: warps of the product split both, each block of a
     cluster of four a half of what two of them share."""
     DIRECT = "direct"
-    """float16 and bfloat16, as they are."""
+    """float16 and bfloat16, as they are; float32, rounded to TF32 on the way from memory."""
     TURNS = "turns"
-    """float16 and bfloat16, as they are, by two warpgroups with tiles of their own: one multiplies
-    while the other stores."""
+    """The same by two warpgroups with tiles of their own: one multiplies while the other stores."""
 
     @property
-    def is_short(self) -> bool:
-        """Whether the factors have 16 bits."""
+    def is_direct(self) -> bool:
+        """Whether each product of two elements is one on the tensor cores."""
         return self in (Feed.DIRECT, Feed.TURNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCoreConfig:
-    """Tunables of the tensor-core matrix product: a tile goes 64 deep in K."""
+    """Tunables of the tensor-core matrix product."""
 
     block_n: int
     """Columns of a tile: 64, 128, 192 or 256."""
@@ -100,7 +99,8 @@ class TensorCoreConfig:
     least_ahead: int = 1 << 23
     """Elements of a factor: fewer are not worth a launch of their own (`Feed.AHEAD`)."""
 
-    BLOCK_K: ClassVar[int] = 64
+    block_k: int = 64
+    """Depth of a tile: 128 bytes of 16-bit numbers, or of TF32."""
 
     @property
     def block_m(self) -> int:
@@ -127,7 +127,7 @@ class TensorCoreConfig:
         blocks = {2: ", clusters of two blocks", 4: ", clusters of four blocks"}
         shared = blocks.get(self.cluster, "")
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
-        tile = f"tile {rows}x{columns}x{self.BLOCK_K}"
+        tile = f"tile {rows}x{columns}x{self.block_k}"
         return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
 
 

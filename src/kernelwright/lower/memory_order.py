@@ -6,6 +6,7 @@ Such a value's last dimensions are the channels.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
@@ -161,6 +162,7 @@ class MemoryOrder:
             stride=_pair(conv.stride),
             padding=_pair(conv.padding),
             dilation=_pair(conv.dilation),
+            rounds=conv.by_place is Rounding.MEASURED_SIZES,
         )
         kind = Contract("nhwk", "ok", "nhwo", patches)
         batch, _, *sides = node.tensor.shape

@@ -42,7 +42,7 @@ def from_last(rank: int, channels: int = 1) -> tuple[int, ...]:
 
 def is_by_place(node: Node) -> bool:
     """Whether the node is a convolution that becomes a product of patches."""
-    return isinstance(node.kind, Conv) and node.kind.by_place
+    return isinstance(node.kind, Conv) and node.kind.by_place is not None
 
 
 def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:

@@ -44,6 +44,7 @@ _LAUNCHES = LaunchRates(
     added_seconds=4e-6,
     joined_seconds=2e-6,
     joined_run_bytes=512,
+    joined_row_bytes=64,
     stage_bytes=16e6,
     stage_elements=512,
     transposed_bytes=2e6,

@@ -26,6 +26,8 @@ _CHAIN = 4
 counts as long as the host needs for it, where the card needs less."""
 _TF32_VECTOR = 4
 """Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
+_VECTOR_BYTES = 16
+"""Bytes of channels, as many of which a copy of patches has."""
 _SHORT_VECTOR = 8
 """Numbers of 16 bits in 16 bytes: it fills up other channels first, or takes older kernels."""
 
@@ -195,7 +197,7 @@ def placed_as_products(
     """The choice, with all convolutions as products of patches that can be; but for what a card
     has `measured`."""
     found = {
-        node.name: Rounding.SHORT
+        node.name: rounding_of(sizes_of(node, graph), machine)
         for node in graph.nodes
         if node.name not in measured and why_not_by_place(node, graph, machine) is None
     }
@@ -214,14 +216,18 @@ def why_not_by_place(node: Node, graph: Graph, machine: Machine) -> str | None:
     never = why_never(node, graph)
     if never is not None:
         return never
-    if machine.warpgroups is None or node.tensor.dtype is DType.F32:
-        return "it takes 16-bit products of warpgroups"
+    if machine.warpgroups is None:
+        return "it takes products of warpgroups"
     if len(node.kind.stride) != 2 or node.kind.groups > 1 or node.kind.transposed:
         return "it has other dimensions, groups, or is transposed"
     data, weight = (graph[name].tensor for name in node.inputs[:2])
     is_vector = all(it == ONE for it in (*data.shape[2:], *weight.shape[2:]))
-    if not is_vector and any(it.hint % _SHORT_VECTOR for it in weight.shape[:2]):
+    vector = _VECTOR_BYTES // data.dtype.itemsize
+    if not is_vector and any(it.hint % vector for it in weight.shape[:2]):
         return "its channels are no whole vectors"
+    sizes = sizes_of(node, graph)
+    if not _is_product(sizes) and rounding_of(sizes, machine) is Rounding.NONE:
+        return "its patches are multiplied with a TF32 product, and the user's call may not be"
     return None
 
 
@@ -266,7 +272,8 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
             return node
         if node.name in convolutions.by_place:
             called = as_called(node)
-            return replace(called, kind=replace(node.kind, channels_last=None, by_place=True))
+            rounding = convolutions.ours[node.name]
+            return replace(called, kind=replace(node.kind, channels_last=None, by_place=rounding))
         if node.name not in convolutions.ours:
             return node if gains else as_called(node)
         kind = replace(node.kind, rounding=convolutions.ours[node.name])

@@ -23,6 +23,8 @@ from kernelwright.schedule.gemm_work import contraction_sizes
 from kernelwright.schedule.roles import Roles, roles
 from kernelwright.schedule.turn_model import turn_cycles
 
+ROW_BYTES = 128
+"""Bytes of a row of a tile's factor in a step (`Sm90Tile::ROW_BYTES`)."""
 SHARED_BYTES_OF_BARRIERS = 2 * 1024
 """Shared memory of barriers and of what alignment costs, bytes."""
 LIBRARY_UNIT = {
@@ -63,6 +65,8 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
+    rounds: bool = False
+    """Whether float32 factors may be rounded to TF32."""
     apart: int = 1
     """Batches, of all, that share a right factor and whose rows do not lie together."""
 
@@ -123,7 +127,7 @@ def product_shape(
     k = sizes[found.k]
     if anchor.patches is not None and not anchor.patches.are_pixels:
         # Each tap begins a step.
-        taps, step = prod(anchor.patches.taps), TensorCoreConfig.BLOCK_K
+        taps, step = prod(anchor.patches.taps), ROW_BYTES // lhs.dtype.itemsize
         k = taps * ceil(k // taps / step) * step
 
     def factor(letters: str, kind: TensorType, major: Major) -> Factor:
@@ -144,6 +148,7 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
+        rounds=anchor.patches is not None and anchor.patches.rounds,
         apart=apart,
     )
 
@@ -177,10 +182,10 @@ def _empty_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
 
 def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
     """Whether the stages leave room for whole tiles of results (fp32 products alone use it)."""
-    if config.feed.is_short or config.feed is Feed.INSIDE:
+    if config.feed.is_direct or config.feed is Feed.INSIDE:
         return False
     rows, columns = config.block_m, config.block_n
-    stage = 2 * (rows + columns) * config.BLOCK_K * 2
+    stage = 2 * (rows + columns) * config.block_k * 2
     used = config.stages * stage + rows * columns * 4 + SHARED_BYTES_OF_BARRIERS
     return used <= machine.shared_memory_per_block
 
@@ -195,7 +200,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
     storing *= rates.narrow_store if config.block_n < 128 else 1.0
-    few = config.feed.is_short and 2 * min(shape.m, shape.n) <= config.block_m
+    few = config.feed.is_direct and 2 * min(shape.m, shape.n) <= config.block_m
     share = rates.few_rows_share if few else rates.operand_share
     moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
     return max(cycles / rates.clock, moving) + _around(shape, config, machine)
@@ -203,7 +208,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
 
 def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
-    steps = ceil(shape.k / config.BLOCK_K)
+    steps = ceil(shape.k / config.block_k)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
     return turn_cycles(config, steps, waves, shape.n, shape.extras, rates)
@@ -213,7 +218,7 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     """Cycles of the multiprocessor with most tiles, where warpgroups have them together."""
     rates = warpgroup_rates(machine)
     buffered = is_buffered(config, machine)
-    steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
+    steps = ceil(ceil(shape.k / config.block_k) / config.slices)
     step = rates.step_cycles[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
@@ -269,7 +274,7 @@ def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machi
     )
     size, across = (columns, rows) if by_columns else (rows, columns)
     at_once = machine.sm_count // config.cluster
-    steps = ceil(shape.k / config.BLOCK_K)
+    steps = ceil(shape.k / config.block_k)
     of_line = across * config.cluster * steps * warpgroup_rates(machine).ahead_elements
 
     def waves(lines: int) -> int:
@@ -287,7 +292,7 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     """Seconds of launches and the kernels before and after: they split factors, and add slices or
     check."""
     launches = machine.launches
-    if config.feed.is_short:
+    if config.feed.is_direct:
         return launches.product_seconds
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Reshape
+from kernelwright.ir.kinds import Concat, Contract, Reshape
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import (
     Launch,
@@ -104,7 +104,7 @@ class _Finder:
             if isinstance(node.kind, Concat)
             and node.name not in ordered
             and (
-                node.name in anyway or _has_long_parts(node, graph, machine)
+                node.name in anyway or self._has_long_parts(node, machine)
                 if wanted is None
                 else node.name in wanted
             )
@@ -192,12 +192,14 @@ class _Finder:
             return False
         return family_of(maker.kernel).writes_anywhere(maker.kernel)
 
-
-def _has_long_parts(node: Node, graph: Graph, machine: Machine) -> bool:
-    assert isinstance(node.kind, Concat)
-    dim, parts = node.kind.dim, [graph[name].tensor for name in node.inputs]
-    runs = [prod(size.hint for size in it.shape[dim:]) * it.dtype.itemsize for it in parts]
-    return min(runs) >= machine.launches.joined_run_bytes
+    def _has_long_parts(self, node: Node, machine: Machine) -> bool:
+        assert isinstance(node.kind, Concat)
+        dim, parts = node.kind.dim, [self._graph[name].tensor for name in node.inputs]
+        runs = [prod(size.hint for size in it.shape[dim:]) * it.dtype.itemsize for it in parts]
+        makers = [self._makers[name].kernel for name in node.inputs if name in self._makers]
+        by_rows = any(isinstance(it.anchor, Contract) and it.anchor.patches for it in makers)
+        rates = machine.launches
+        return min(runs) >= (rates.joined_row_bytes if by_rows else rates.joined_run_bytes)
 
 
 # --- The steps ---------------------------------------------------------------------------------

@@ -183,7 +183,6 @@ def _calls_of_one_tap(captured: Graph) -> dict[str, str | None]:
         if node.part_of is not None
         and isinstance(node.part_of.kind, Conv)
         and isinstance(node.kind, Contract)
-        and node.tensor.dtype is not DType.F32
     }
 
 

@@ -8,6 +8,7 @@ from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
+    ROW_BYTES,
     ProductShape,
     blocks_at_once,
     elements_ahead,
@@ -51,7 +52,8 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     if machine.warpgroups is None:
         return
     least = min(machine.warpgroups.least_products, shape.products)
-    for feed in FEEDS.get(shape.dtype, ()):
+    direct = (Feed.DIRECT, Feed.TURNS) if shape.rounds and shape.dtype is DType.F32 else ()
+    for feed in (*FEEDS.get(shape.dtype, ()), *direct):
         for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
             config = TensorCoreConfig(
                 block_n=columns,
@@ -59,6 +61,7 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
                 stages=0,
                 cluster=cluster,
                 transposed=transposed,
+                block_k=ROW_BYTES // shape.dtype.itemsize if feed.is_direct else 64,
                 min_products=least,
             )
             config = replace(config, stages=_stages(config, machine))
@@ -86,9 +89,11 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
     if config.feed is Feed.INSIDE and not is_plain:
         return False
     # Boxes along N have 64 columns, and each block of a cluster fetches half of a tile's.
-    halves = config.cluster == 2 and rhs.major is Major.MN and config.feed.is_short
+    halves = config.cluster == 2 and rhs.major is Major.MN and config.feed.is_direct
     if halves and config.block_n % (2 * _BOX_COLUMNS):
         return False
+    if config.feed.is_direct and shape.dtype is DType.F32 and {lhs.major, rhs.major} != {Major.K}:
+        return False  # there are no products of 32 bits that lie otherwise
     return all(factor.major is not Major.NONE and factor.is_aligned for factor in read)
 
 
@@ -104,7 +109,7 @@ def _sliced(
     blocks = tensor_core_blocks(shape, config)
     slice_k = warpgroup_rates(machine).slice_k
     slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // slice_k)
-    if slices > 1 and not config.feed.is_short:
+    if slices > 1 and not config.feed.is_direct:
         yield replace(config, slices=slices)
 
 
@@ -122,7 +127,7 @@ def _buffered(
 
 def _stages(config: TensorCoreConfig, machine: Machine) -> int:
     """As many as fit the shared memory beside what is on its way to the result."""
-    planes = 1 if config.feed.is_short else 2
-    stage = planes * (config.block_m + config.block_n) * config.BLOCK_K * 2
+    planes = 1 if config.feed.is_direct else 2
+    stage = planes * (config.block_m + config.block_n) * ROW_BYTES
     outside = RAW_BOXES if config.feed is Feed.INSIDE else OUTSIDE_STAGES
     return (machine.shared_memory_per_block - outside) // stage

@@ -5,6 +5,8 @@ from kernelwright.machine import WarpgroupRates
 
 _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
+_STEP_PRODUCTS = 64
+"""16-bit numbers of a row in a step."""
 _RUN = 4
 """Results that a lane stores at once: `RUN`, gemm_sm90_store.cuh."""
 
@@ -23,8 +25,9 @@ def turn_cycles(
     result's size that join it.
     """
     results = config.block_m * config.block_n
-    step = rates.turn_share * results * config.BLOCK_K / rates.cycle_products
-    fetched = 2 * config.BLOCK_K * (config.block_m + config.block_n // config.cluster)
+    # Of TF32 a step has half as many products, each of which takes twice as long.
+    step = rates.turn_share * results * _STEP_PRODUCTS / rates.cycle_products
+    fetched = 2 * _STEP_PRODUCTS * (config.block_m + config.block_n // config.cluster)
     fetching = fetched / rates.turn_bytes * (rates.turn_shared if config.cluster > 1 else 1.0)
     multiplying = steps * max(step, fetching) + rates.turn_tile_cycles
     of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)

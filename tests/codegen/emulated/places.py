@@ -1,12 +1,15 @@
-"""Child of test_places.py: 16-bit convolutions by place, from the graph to the emulator.
+"""Child of test_places.py: convolutions by place, from the graph to the emulator.
 
 Prints one JSON object: by sizes, the error of each result against float64 over that of PyTorch's
-own forward; which variants ran; findings of the emulator.
+own forward; findings of the emulator. In float32 it is that of a forward whose convolutions take
+TF32 where the captured sizes are allowed it.
 """
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +18,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
+from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
@@ -43,14 +47,42 @@ class Layers(nn.Module):
         return self.last(z), y, z.mean((2, 3))
 
 
+DTYPE = getattr(torch, sys.argv[1])
+ROUNDS = DTYPE == torch.float32
+
+
 def inputs(n: int, high: int, wide: int) -> tuple[Tensor, ...]:
-    return (torch.rand(n, 8, high, wide).bfloat16(), torch.rand(n, 136).bfloat16())
+    return (torch.rand(n, 8, high, wide).to(DTYPE), torch.rand(n, 136).to(DTYPE))
+
+
+def to_tf32(numbers: Tensor) -> Tensor:
+    """The nearest numbers of eleven bits, halves to even ones; NaN stays what it is."""
+    bits = numbers.view(torch.int32)
+    rounded = ((bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13).view(torch.float32)
+    return numbers.where(numbers.isnan(), rounded)
+
+
+def usual(module: nn.Module, given: tuple[Tensor, ...], rounds: bool) -> tuple[Tensor, ...]:
+    """PyTorch's own forward."""
+    if not rounds:
+        return module(*given)
+    own = F.conv2d
+
+    def convolve(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+        return own(to_tf32(x), to_tf32(weight), *others)
+
+    with patch.object(F, "conv2d", convolve):
+        return module(*given)
 
 
 def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     """The emitted forward, with all convolutions as products."""
     chosen = replace(OPEN, by_place=True)
-    plan = plan_graph(capture_module(module, given), H200, choices=chosen).plan
+    # Maps as small as these are float32 to cuDNN.
+    measured = Rounding.MEASURED_SIZES if ROUNDS else Rounding.SHORT
+    found = "kernelwright.schedule.conv_or_library.rounding_of"
+    with patch(found, lambda sizes, machine: measured):
+        plan = plan_graph(capture_module(module, given), H200, choices=chosen).plan
     assert not plan.left_to_pytorch
     anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
     assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 6
@@ -59,25 +91,28 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     return namespace["ModelNew"].forward
 
 
-def errors(forward: Any, module: nn.Module, given: tuple[Tensor, ...]) -> list[float]:
+def errors(
+    forward: Any, module: nn.Module, given: tuple[Tensor, ...], *, rounds: bool
+) -> list[float]:
     """Root mean squares against float64, as parts of PyTorch's own."""
     double = Layers().eval().double()
     double.load_state_dict(module.state_dict())
     exact = double(*(it.double() for it in given))
     found = []
-    for ours, theirs, true in zip(forward(module, *given), module(*given), exact, strict=True):
+    own = usual(module, given, rounds)
+    for ours, theirs, true in zip(forward(module, *given), own, exact, strict=True):
         assert ours.shape == true.shape and ours.dtype == theirs.dtype
         fine = true.isfinite()
         assert torch.equal(ours.isfinite(), theirs.isfinite())
         ours, theirs, true = (it.double()[fine] for it in (ours, theirs, true))
-        own, usual = ((it - true).square().mean().sqrt() for it in (ours, theirs))
-        found.append((own / usual).item() if true.numel() else 0.0)
+        error, least = ((it - true).square().mean().sqrt() for it in (ours, theirs))
+        found.append((error / least).item() if true.numel() else 0.0)
     return found
 
 
 def main() -> None:
     torch.manual_seed(0)
-    module = Layers().eval().bfloat16()
+    module = Layers().eval().to(DTYPE)
     module.norm.running_var.uniform_(0.5, 2)
     given = inputs(3, 13, 19)
     special = (given[0].clone(), given[1])
@@ -87,7 +122,8 @@ def main() -> None:
     apart = torch.stack([given[0], given[0]], -1).flatten(-2)[..., ::2]
     between = torch.cat([given[0].new_zeros(1), given[0].flatten()])[1:].view(given[0].shape)
     found: dict[str, list[float]] = {}
-    with Session(order_seed=1, multiprocessors=4) as session, torch.no_grad():
+    allowed = torch.backends.cudnn.flags(enabled=True, allow_tf32=True)
+    with Session(order_seed=1, multiprocessors=4) as session, allowed, torch.no_grad():
         forward = planned(module, given)
         for name, values in {
             "captured": given,
@@ -99,7 +135,10 @@ def main() -> None:
             "apart": (apart, given[1]),
             "between vectors": (between, given[1]),
         }.items():
-            found[name] = errors(forward, module, values)
+            is_captured = values[0].shape == given[0].shape
+            found[name] = errors(forward, module, values, rounds=ROUNDS and is_captured)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            found["no TF32"] = errors(forward, module, given, rounds=False)
     print(json.dumps({"errors": found, "findings": [str(it) for it in session.findings]}))
 
 

@@ -28,6 +28,7 @@ _AHEAD = _SPLIT | {"FEED_OF_TEST": "AHEAD", "RHS_OF_TEST": "K"}
 _CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
 _INSIDE = _SPLIT | {"FEED_OF_TEST": "INSIDE", "CLUSTER_OF_TEST": 4}
 _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
+_ROUNDED = _DIRECT | {"INSTRUCTION": "Wgmma128Tf32", "RHS_OF_TEST": "K"}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
@@ -40,6 +41,12 @@ def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.T
     if config["RHS_OF_TEST"] == "K":
         rhs = rhs.T.contiguous().T
     return lhs, rhs
+
+
+def _to_tf32(numbers: torch.Tensor) -> torch.Tensor:
+    """The nearest numbers of eleven bits, halves to even ones."""
+    bits = numbers.view(torch.int32)
+    return ((bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13).view(torch.float32)
 
 
 def _multiply(
@@ -136,6 +143,32 @@ def test_operands_join_by_row_by_column_and_by_place(
     exact = (lhs.double() @ rhs.double()) * row + column - at
     scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0) + 1
     assert ((out - exact).abs() / scale).max() < 5e-7
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        pytest.param(_ROUNDED, (130, 200, 148), id="together"),
+        pytest.param(
+            _ROUNDED
+            | {"INSTRUCTION": "Wgmma192Tf32", "FEED_OF_TEST": "TURNS", "CLUSTER_OF_TEST": 1},
+            (150, 230, 36),
+            id="in turns",
+        ),
+    ],
+)
+def test_float32_as_tf32(build: Build, config: dict[str, object], sizes: tuple[int, ...]) -> None:
+    """Factors are rounded to the nearest number; what is special stays so."""
+    unit = build("gemm", **config)
+    m, n, k = sizes
+    lhs, rhs = torch.rand(m, k), torch.rand(n, k).T
+    lhs[3, 5], lhs[4, 0], lhs[5, 1] = torch.inf, torch.nan, 3.4028e38
+    out = _multiply(unit, lhs, rhs)
+    assert unit.session.findings == ()
+    assert out[3].isinf().all() and out[4].isnan().all() and out[5].isinf().all()
+    lhs, out = lhs[6:], out[6:]
+    exact = _to_tf32(lhs).double() @ _to_tf32(rhs.T.contiguous()).T.double()
+    assert ((out - exact).abs() / exact).max() < 3e-6
 
 
 def test_rows_of_16_bits_that_begin_anywhere(build: Build) -> None:

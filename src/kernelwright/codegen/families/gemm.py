@@ -18,6 +18,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
+from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
@@ -96,6 +97,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
         "patches": _walk(kernel),
+        "rounds": _rounds(kernel),
     }
 
 
@@ -108,6 +110,13 @@ def _walk(kernel: Kernel) -> str | None:
     return ", ".join(f"{{{across}, {down}}}" for down, across in pairs)
 
 
+def _rounds(kernel: Kernel) -> bool:
+    """Whether its first variant rounds float32 to TF32."""
+    config = kernel.config
+    is_direct = isinstance(config, TensorCoreConfig) and config.feed.is_direct
+    return is_direct and _factor(kernel).dtype is DType.F32
+
+
 def _takes_strides(kernel: Kernel) -> bool:
     """Whether the tuned variant runs on the tensor cores whatever the strides, and leaves nothing:
     but for other cards, and products that are small beside the captured one."""
@@ -118,7 +127,8 @@ def _takes_strides(kernel: Kernel) -> bool:
 def _is_plain(kernel: Kernel) -> bool:
     """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
     is_sm90 = isinstance(kernel.config, TensorCoreConfig)
-    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or _has_patches(kernel))
+    is_conv = _has_patches(kernel) or _rounds(kernel)
+    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or is_conv)
 
 
 def _has_patches(kernel: Kernel) -> bool:
@@ -128,7 +138,7 @@ def _has_patches(kernel: Kernel) -> bool:
 
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
-    if _has_patches(kernel):
+    if _has_patches(kernel) or _rounds(kernel):
         return False
     if _takes_strides(kernel):
         return kernel.serves_several_sizes
@@ -236,6 +246,7 @@ def _simt(config: GemmConfig, lhs: Major, rhs: Major) -> Tuned:
 
 def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     numbers = "Bf16" if _factor(kernel).dtype is DType.BF16 else "F16"
+    numbers = "Tf32" if _rounds(kernel) else numbers
     # What splits factors writes them in the order that is asked for.
     lhs, rhs = (Major.K if major is Major.NONE else major for major in _majors(kernel))
     if config.transposed:
@@ -355,6 +366,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_PERMUTED": sm90 is not None and sm90.feed is Feed.CONVERT,
         "ANY_SLICES": sm90 is not None and sm90.slices > 1,
         "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
+        "ANY_TF32": _rounds(kernel),
         "ANY_SIMT_MN": Major.MN in majors,
         "ANY_SIMT_K": Major.K in majors,
         "ANY_PATCHES": _has_patches(kernel),
@@ -394,4 +406,19 @@ def _arrange(kernel: Kernel) -> Arranged:
     )
 
 
-GEMM = Writer(emit=emit, arrange=_arrange)
+def _only_at(kernel: Kernel) -> tuple[int, ...] | None:
+    """Whatever its configuration: kernels of several are timed with the same words."""
+    images, patches = kernel.inputs[0], kernel.anchored(Contract).patches
+    assert isinstance(images, TensorType)
+    rounds = patches is not None and patches.rounds
+    return tuple(dim.hint for dim in images.shape) if rounds else None
+
+
+def _arithmetic(kernel: Kernel) -> tuple[str, ...]:
+    sizes = _only_at(kernel)
+    if sizes is None or not _rounds(kernel):
+        return ()
+    return (f"{Rounding.MEASURED_SIZES}: at input {sizes}, while PyTorch allows it TF32",)
+
+
+GEMM = Writer(emit=emit, arrange=_arrange, only_at=_only_at, arithmetic=_arithmetic)

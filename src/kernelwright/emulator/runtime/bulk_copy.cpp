@@ -77,6 +77,21 @@ void fill_outside(const TensorMap& map, char* row) {
   std::memset(row, map.fills_nan ? 0xff : 0, map.row_bytes());
 }
 
+// To the nearest number of TF32, halves to even ones; what nobody wrote stays so.
+void round_to_tf32(std::vector<char>& bytes) {
+  constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u, kNan = 0x7fffe000u;
+  constexpr int kDropped = 13;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(uint32_t)) {
+    uint32_t bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    if (bits == kPoison32) continue;
+    const bool is_nan = (bits & ~kSign) > kInfinity;
+    const uint32_t below_half = (1u << (kDropped - 1)) - 1 + (bits >> kDropped & 1);
+    bits = is_nan ? kNan : (bits + below_half) >> kDropped << kDropped;
+    std::memcpy(bytes.data() + at, &bits, sizeof bits);
+  }
+}
+
 void check_place(Block& actor, const BulkCopy& copy, Access access) {
   const Block& home = *copy.home;
   // Runs, whose elements are wider than any tensor's, lie at any chunk.
@@ -163,6 +178,7 @@ void land(const BulkCopy& copy) {
     fill_outside(map, bytes.data());
     std::memcpy(bytes.data() + first * map.element_bytes, reinterpret_cast<const void*>(address),
                 count * map.element_bytes);
+    if (map.is_rounded()) round_to_tf32(bytes);
     const size_t chunks = map.row_bytes() / kChunkBytes;
     for (size_t i = 0; i < chunks; ++i) {
       write_chunk(copy, chunk_offset(copy, row * chunks + i), bytes.data() + i * kChunkBytes,

@@ -278,7 +278,7 @@ KWEMU_EXPORT void kwemu_product(const kwemu::Product* product, void* caller) {
   call.registers = product->registers;
   call.lhs_registers = product->lhs_registers;
   call.n = product->n;
-  call.is_bfloat16 = product->is_bfloat16;
+  call.element = product->element;
   call.lhs = {product->lhs, product->is_lhs_transposed, product->is_lhs_negated};
   call.rhs = {product->rhs, product->is_rhs_transposed, product->is_rhs_negated};
   call.accumulates = product->accumulates;

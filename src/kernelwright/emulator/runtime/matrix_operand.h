@@ -1,4 +1,5 @@
-// A 16-bit matrix in shared memory as wgmma reads it: PTX ISA, "Matrix descriptor" and "Strides".
+// A matrix in shared memory as wgmma reads it, 16 bits of it at a time (along K, TF32 is two of
+// these): PTX ISA, "Matrix descriptor" and "Strides".
 #pragma once
 
 #include <cstddef>

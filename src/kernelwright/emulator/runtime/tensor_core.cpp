@@ -10,7 +10,8 @@
 namespace kwemu {
 namespace {
 
-constexpr unsigned kRows = 64, kDepth = 16, kMostColumns = 256;
+constexpr unsigned kRows = 64, kMostDepth = 16, kMostColumns = 256;
+constexpr unsigned kAtOnce = 8;     // products whose sum fits 32 bits
 constexpr int kPlaces = 25;         // binary places that terms keep
 constexpr int kNoExponent = -4096;  // of zero: below all others
 constexpr int kFp32Places = 23, kFp32Bias = 127, kFp32Least = -126;
@@ -20,9 +21,21 @@ constexpr uint32_t kNan = 0x7fffffff;
 struct Format {
   int places;
   int bias;
-  int special;  // exponent bits of infinities and NaNs
+  int special;     // exponent bits of infinities and NaNs
+  unsigned depth;  // of K, of one instruction
+
+  int sign_place() const { return special == 31 ? places + 5 : places + 8; }
 };
-constexpr Format kHalf{10, 15, 31}, kBfloat16{7, 127, 255};
+constexpr Format kFormats[] = {{10, 15, 31, 16}, {7, 127, 255, 16}, {10, 127, 255, 8}};
+
+Format format_of(ProductElement element) { return kFormats[static_cast<int>(element)]; }
+
+// Number `at` of a matrix: of TF32 the bits that the tensor core looks at.
+uint32_t bits_at(const std::vector<uint16_t>& elements, size_t at, const Format& format) {
+  constexpr int kIgnored = 13;
+  if (format.depth == kMostDepth) return elements[at];
+  return (elements[2 * at] | static_cast<uint32_t>(elements[2 * at + 1]) << 16) >> kIgnored;
+}
 
 struct Numbers {
   std::vector<int32_t> significands, exponents;
@@ -30,7 +43,7 @@ struct Numbers {
   bool has_special = false;
 };
 
-// One row of sums, while 16 products are added to each.
+// One row of sums, while products are added to each.
 struct Row {
   int32_t own[kMostColumns], before[kMostColumns];  // exponents and significands of the sums so far
   int32_t largest[kMostColumns];                    // exponents of all terms
@@ -38,11 +51,10 @@ struct Row {
   float sums[kMostColumns];
 };
 
-float value_of(uint16_t bits, bool is_bfloat16) {
-  const Format& format = is_bfloat16 ? kBfloat16 : kHalf;
-  const int exponent = bits >> format.places & format.special;
-  const int mantissa = bits & ((1 << format.places) - 1);
-  const float sign = bits >> 15 != 0 ? -1.0f : 1.0f;
+float value_of(uint32_t bits, const Format& format) {
+  const auto exponent = static_cast<int>(bits >> format.places) & format.special;
+  const auto mantissa = static_cast<int>(bits & ((1u << format.places) - 1));
+  const float sign = bits >> format.sign_place() != 0 ? -1.0f : 1.0f;
   if (exponent == format.special) {
     return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * INFINITY;
   }
@@ -51,21 +63,21 @@ float value_of(uint16_t bits, bool is_bfloat16) {
                     std::max(exponent, 1) - format.bias - format.places);
 }
 
-// [rows][16] to significands and exponents as [16][rows].
+// [rows][depth] to significands and exponents as [depth][rows].
 Numbers decode(const std::vector<uint16_t>& elements, unsigned rows, const Format& format) {
   Numbers numbers;
-  numbers.significands.resize(elements.size());
-  numbers.exponents.resize(elements.size());
+  numbers.significands.resize(size_t{rows} * format.depth);
+  numbers.exponents.resize(size_t{rows} * format.depth);
   numbers.is_special.assign(rows, false);
   for (unsigned row = 0; row < rows; ++row) {
-    for (unsigned k = 0; k < kDepth; ++k) {
-      const uint16_t bits = elements[row * kDepth + k];
-      const int exponent = bits >> format.places & format.special;
-      const int mantissa = bits & ((1 << format.places) - 1);
+    for (unsigned k = 0; k < format.depth; ++k) {
+      const uint32_t bits = bits_at(elements, size_t{row} * format.depth + k, format);
+      const auto exponent = static_cast<int>(bits >> format.places) & format.special;
+      const auto mantissa = static_cast<int>(bits & ((1u << format.places) - 1));
       const int whole = exponent == 0 ? mantissa : mantissa | 1 << format.places;
       if (exponent == format.special) numbers.is_special[row] = numbers.has_special = true;
       const size_t at = size_t{k} * rows + row;
-      numbers.significands[at] = bits >> 15 != 0 ? -whole : whole;
+      numbers.significands[at] = bits >> format.sign_place() != 0 ? -whole : whole;
       numbers.exponents[at] = whole == 0 ? kNoExponent : std::max(exponent, 1) - format.bias;
     }
   }
@@ -88,19 +100,19 @@ KWEMU_VECTORS bool split_sums(const float* sums, unsigned n, Row& row) {
   return most < 255;
 }
 
-// The 16 products of each of `n` sums, which are independent.
+// The `depth` products of each of `n` sums, which are independent.
 KWEMU_VECTORS void add_products(const int32_t* lhs, const int32_t* lhs_exponents,
                                 const int32_t* rhs, const int32_t* rhs_exponents, unsigned n,
-                                int shift, Row& row) {
+                                unsigned depth, int shift, Row& row) {
   int32_t* const largest = row.largest;
-  for (unsigned k = 0; k < kDepth; ++k) {
+  for (unsigned k = 0; k < depth; ++k) {
     const int32_t* exponents = rhs_exponents + k * n;
     const int32_t mine = lhs_exponents[k];
     for (unsigned i = 0; i < n; ++i) largest[i] = std::max(largest[i], mine + exponents[i]);
   }
-  for (unsigned half = 0; half < kDepth; half += kDepth / 2) {
-    int32_t sums[kMostColumns] = {};  // of eight terms below 2^28
-    for (unsigned k = half; k < half + kDepth / 2; ++k) {
+  for (unsigned first = 0; first < depth; first += kAtOnce) {
+    int32_t sums[kMostColumns] = {};  // of terms below 2^28
+    for (unsigned k = first; k < first + kAtOnce; ++k) {
       const int32_t factor = lhs[k], mine = lhs_exponents[k];
       const int32_t* factors = rhs + k * n;
       const int32_t* exponents = rhs_exponents + k * n;
@@ -158,11 +170,13 @@ float truncated(int64_t total, int exponent) {
 
 // Infinities and NaNs among the terms: what IEEE says of their sum.
 float special_sum(const ProductTerms& terms, unsigned row, unsigned column, float sum) {
+  const Format format = format_of(terms.element);
+  const auto value = [&](const std::vector<uint16_t>& elements, unsigned own, unsigned k) {
+    return value_of(bits_at(elements, size_t{own} * format.depth + k, format), format);
+  };
   double total = sum;
-  for (unsigned k = 0; k < kDepth; ++k) {
-    const double product =
-        static_cast<double>(value_of(terms.lhs[row * kDepth + k], terms.is_bfloat16)) *
-        value_of(terms.rhs[column * kDepth + k], terms.is_bfloat16);
+  for (unsigned k = 0; k < format.depth; ++k) {
+    const double product = double{value(terms.lhs, row, k)} * value(terms.rhs, column, k);
     total += terms.is_negated ? -product : product;
   }
   return std::isnan(total) ? __builtin_bit_cast(float, kNan) : static_cast<float>(total);
@@ -172,22 +186,23 @@ float special_sum(const ProductTerms& terms, unsigned row, unsigned column, floa
 
 void multiply_tile(const ProductTerms& terms, float* sums) {
   const unsigned n = terms.n;
-  const Format& format = terms.is_bfloat16 ? kBfloat16 : kHalf;
+  const Format format = format_of(terms.element);
   const int shift = kPlaces - 2 * format.places;
   const Numbers lhs = decode(terms.lhs, kRows, format);
   const Numbers rhs = decode(terms.rhs, n, format);
   static const float kZeros[kMostColumns] = {};
   Row row;
   for (unsigned number = 0; number < kRows; ++number) {
-    int32_t factors[kDepth], exponents[kDepth];
-    for (unsigned k = 0; k < kDepth; ++k) {
+    int32_t factors[kMostDepth], exponents[kMostDepth];
+    for (unsigned k = 0; k < format.depth; ++k) {
       factors[k] = (terms.is_negated ? -1 : 1) * lhs.significands[k * kRows + number];
       exponents[k] = lhs.exponents[k * kRows + number];
     }
     float* const line = sums + size_t{number} * n;
     const float* const so_far = terms.accumulates ? line : kZeros;
     const bool is_finite = split_sums(so_far, n, row);
-    add_products(factors, exponents, rhs.significands.data(), rhs.exponents.data(), n, shift, row);
+    add_products(factors, exponents, rhs.significands.data(), rhs.exponents.data(), n, format.depth,
+                 shift, row);
     if (join_sums(n, row)) {
       for (unsigned i = 0; i < n; ++i) {
         row.sums[i] = truncated(static_cast<int64_t>(row.total[i]), row.largest[i]);

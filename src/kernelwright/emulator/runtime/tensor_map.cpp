@@ -108,6 +108,8 @@ size_t TensorMap::rows() const {
 }
 
 bool TensorMap::is_real() const { return type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16; }
+
+bool TensorMap::is_rounded() const { return type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32; }
 #pragma GCC visibility pop
 
 }  // namespace kwemu

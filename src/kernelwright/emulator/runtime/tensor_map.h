@@ -29,7 +29,8 @@ struct TensorMap {
   size_t rows() const;
   unsigned spatial() const { return rank - 2; }  // dimensions of im2col's bounding box
   size_t box_bytes() const { return rows() * row_bytes(); }
-  bool is_real() const;  // floating-point
+  bool is_real() const;     // floating-point
+  bool is_rounded() const;  // fp32 numbers that arrive as TF32
 };
 
 // Shared memory's byte `offset` under a swizzle over `span_bytes`: chunks of 16 bytes change places

@@ -157,7 +157,7 @@ void Warpgroup::execute(Instruction& instruction) {
   if (call.lhs_registers == nullptr) read(instruction, call.lhs, 64, instruction.lhs);
   read(instruction, call.rhs, call.n, rhs);
   const bool is_negated = call.lhs.is_negated != call.rhs.is_negated;
-  multiply_tile({instruction.lhs, rhs, call.n, call.is_bfloat16, call.accumulates, is_negated},
+  multiply_tile({instruction.lhs, rhs, call.n, call.element, call.accumulates, is_negated},
                 instruction.tile->values.data());
 }
 

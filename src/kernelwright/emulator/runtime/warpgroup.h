@@ -26,7 +26,7 @@ struct ProductCall {
   float* const* registers = nullptr;        // n / 2 of them
   const uint32_t* lhs_registers = nullptr;  // four; null where lhs lies in shared memory
   unsigned n = 0;
-  bool is_bfloat16 = false;
+  ProductElement element = ProductElement::kHalf;
   MatrixOperand lhs, rhs;
   bool accumulates = true;
   const void* caller = nullptr;
@@ -34,7 +34,7 @@ struct ProductCall {
   bool is_same(const ProductCall& other) const {
     const bool in_registers = lhs_registers != nullptr;
     return in_registers == (other.lhs_registers != nullptr) && n == other.n &&
-           is_bfloat16 == other.is_bfloat16 && lhs == other.lhs && rhs == other.rhs &&
+           element == other.element && lhs == other.lhs && rhs == other.rhs &&
            accumulates == other.accumulates;
   }
 };

@@ -80,7 +80,7 @@ constexpr int corner_bits(int spatial) { return spatial == 1 ? 16 : spatial == 2
 constexpr int MAX_TRAVERSAL_STEP = 8;
 constexpr int MAX_BOX_PIXELS = 256;  // of one copy here; the mode itself has 1024
 
-// fp16 pixels in device memory and the bounding box, W first.
+// Pixels in device memory and the bounding box, W first.
 struct PixelBox {
   int spatial;
   int64_t images, channels, pitch;  // elements
@@ -90,6 +90,8 @@ struct PixelBox {
   int steps[MAX_SPATIAL];                      // from one position to the next
   int box_channels, box_pixels;
   CUtensorMapSwizzle swizzle;
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  int element_bytes = 2;
 };
 
 // The driver's cuTensorMapEncodeIm2col, which no library needs to be linked for.
@@ -107,7 +109,7 @@ inline EncodePixelMap find_encode_pixel_map() {
                                               : nullptr;
 }
 
-// `data` must be a multiple of 16 bytes, and the pitch of 8 elements.
+// `data` and the pitch must be multiples of 16 bytes.
 inline cudaError_t encode_pixels(CUtensorMap* map, void* data, const PixelBox& pixels) {
   static const EncodePixelMap encode = find_encode_pixel_map();
   if (encode == nullptr) return cudaErrorNotSupported;
@@ -116,7 +118,7 @@ inline cudaError_t encode_pixels(CUtensorMap* map, void* data, const PixelBox& p
   uint32_t steps[MAX_SPATIAL + 2];
   sizes[0] = pixels.channels;
   steps[0] = 1;
-  strides[0] = pixels.pitch * 2;
+  strides[0] = pixels.pitch * pixels.element_bytes;
   for (int d = 0; d < pixels.spatial; ++d) {
     sizes[d + 1] = pixels.sizes[d];
     steps[d + 1] = pixels.steps[d];
@@ -125,8 +127,8 @@ inline cudaError_t encode_pixels(CUtensorMap* map, void* data, const PixelBox& p
   sizes[rank - 1] = pixels.images;
   steps[rank - 1] = 1;
   const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, static_cast<uint32_t>(rank), data, sizes,
-             strides, pixels.lower, pixels.upper, static_cast<uint32_t>(pixels.box_channels),
+      encode(map, pixels.type, static_cast<uint32_t>(rank), data, sizes, strides, pixels.lower,
+             pixels.upper, static_cast<uint32_t>(pixels.box_channels),
              static_cast<uint32_t>(pixels.box_pixels), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              pixels.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;

@@ -21,10 +21,13 @@ struct Patches {
   int64_t sizes[2], positions[2];                  // pixels of an image, places of its result
   int64_t pixel_stride, row_stride, image_stride;  // elements
   int64_t channel_stride;
+  int element_bytes;
   Divisor across, down;  // places of a row, and rows
 
-  static Patches of(const PatchWalk& walk, const Tensor& images, const Tensor& out) {
+  static Patches of(const PatchWalk& walk, const Tensor& images, const Tensor& out,
+                    int element_bytes) {
     Patches patches = {walk, images.data, images.sizes[0], images.sizes[3]};
+    patches.element_bytes = element_bytes;
     for (int d = 0; d < 2; ++d) {
       patches.sizes[d] = images.sizes[2 - d];
       patches.positions[d] = out.sizes[2 - d];
@@ -34,7 +37,8 @@ struct Patches {
       return images.sizes[dim] == 1 ? dense : images.strides[dim];
     };
     patches.channel_stride = stride(3, 1);
-    patches.pixel_stride = stride(2, (patches.channels + 7) / 8 * 8);
+    const int64_t vector = patches.vector();
+    patches.pixel_stride = stride(2, (patches.channels + vector - 1) / vector * vector);
     patches.row_stride = stride(1, patches.pixel_stride * patches.sizes[0]);
     patches.image_stride = stride(0, patches.row_stride * patches.sizes[1]);
     if (patches.has_divisors()) {
@@ -54,10 +58,9 @@ struct Patches {
 
   // Whether the tensor memory accelerator can bring them.
   bool is_boxed() const {
-    constexpr int64_t VECTOR = 8;  // elements of 16 bytes
-    constexpr int64_t MAX_STRIDE = int64_t{1} << 38;
-    bool boxed = reinterpret_cast<uintptr_t>(images) % 16 == 0 && channels % VECTOR == 0 &&
-                 channel_stride == 1 && pixel_stride > 0 && pixel_stride % VECTOR == 0 &&
+    constexpr int64_t MAX_STRIDE = int64_t{1} << 37;
+    bool boxed = reinterpret_cast<uintptr_t>(images) % 16 == 0 && channels % vector() == 0 &&
+                 channel_stride == 1 && pixel_stride > 0 && pixel_stride % vector() == 0 &&
                  row_stride > 0 && row_stride % pixel_stride == 0 && image_stride > 0 &&
                  image_stride % row_stride == 0 && image_stride < MAX_STRIDE;
     for (int d = 0; d < 2; ++d) {
@@ -70,8 +73,11 @@ struct Patches {
     return boxed && has_divisors();
   }
 
-  cudaError_t encode(CUtensorMap* map, int box_channels, int box_pixels) const {
+  cudaError_t encode(CUtensorMap* map, CUtensorMapDataType type, int box_channels,
+                     int box_pixels) const {
     PixelBox box = {2, count, channels, pixel_stride};
+    box.type = type;
+    box.element_bytes = element_bytes;
     for (int d = 0; d < 2; ++d) {
       box.sizes[d] = sizes[d];
       box.lower[d] = -walk.padding[d];
@@ -85,6 +91,8 @@ struct Patches {
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
     return encode_pixels(map, images, box);
   }
+
+  int64_t vector() const { return 16 / element_bytes; }  // elements of 16 bytes
 
   // Image and pixel that the first tap meets at place number `position`.
   __device__ __forceinline__ PixelPlace place(int position) const {
@@ -123,7 +131,7 @@ struct PatchGemm : Gemm<T, Out, Epilogue, Extra...> {
   template <class... Tensors>
   static PatchGemm describe(const Epilogue& epilogue, const PatchWalk& walk, const Tensor& out,
                             const Tensor& images, const Tensor& filter, const Tensors&... extras) {
-    const Patches patches = Patches::of(walk, images, out);
+    const Patches patches = Patches::of(walk, images, out, sizeof(T));
     const Tensor matrix = patches.as_matrix(filter.sizes[0]);
     return {Product::describe(epilogue, out, matrix, filter, extras...), patches};
   }
@@ -132,7 +140,8 @@ struct PatchGemm : Gemm<T, Out, Epilogue, Extra...> {
   bool is_filter_boxed() const {
     const MatrixOperand& filter = this->rhs();
     return reinterpret_cast<uintptr_t>(filter.data) % 16 == 0 && filter.row_stride == 1 &&
-           (this->n == 1 || (filter.column_stride > 0 && filter.column_stride % 8 == 0));
+           (this->n == 1 ||
+            (filter.column_stride > 0 && filter.column_stride % patches.vector() == 0));
   }
   TensorBox filter_box(CUtensorMapDataType type, int channels, int columns) const {
     TensorBox box = {};
@@ -141,8 +150,8 @@ struct PatchGemm : Gemm<T, Out, Epilogue, Extra...> {
     box.sizes[0] = patches.channels;
     box.sizes[1] = this->n;
     box.sizes[2] = patches.taps();
-    box.strides[0] = (this->n == 1 ? this->k : this->rhs().column_stride) * 2;
-    box.strides[1] = patches.channels * 2;
+    box.strides[0] = (this->n == 1 ? this->k : this->rhs().column_stride) * sizeof(T);
+    box.strides[1] = patches.channels * sizeof(T);
     box.box[0] = channels;
     box.box[1] = columns;
     box.box[2] = 1;

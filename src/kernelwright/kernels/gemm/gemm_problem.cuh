@@ -46,6 +46,8 @@ struct Gemm {
   [[maybe_unused]] Triangle triangle = Triangle::NONE;
   // Of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER).
   [[maybe_unused]] int64_t diagonal = 0;
+  // Whether the reference's own call rounds the factors to TF32.
+  [[maybe_unused]] bool may_round = false;
   // Rows are those of the result's columns, for an epilogue that asks.
   [[maybe_unused]] bool is_transposed = false;
   [[maybe_unused]] int batch_rank = 0;

@@ -10,6 +10,8 @@
 
 #include "gemm_sm90_store.cuh"
 
+constexpr int MOST_HELD = 184;  // registers: with more, some of 240 are spilled
+
 // A warp's rows of a part, from `place` on, in vectors. What an element has of its own is fetched
 // while the 32 columns before are stored, where registers have room for both; what a row has is
 // fetched once, and what all rows share is in the cache. `rows` and `columns`, from the part's
@@ -22,7 +24,9 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
   constexpr int COLUMNS = RowBuffer::COLUMNS;
   using Joining = typename Epilogue::template Joining<RUN, Masks>;
   constexpr int OWN_BYTES = RUNS * Epilogue::template own_bytes<RUN, Masks>();
-  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64;
+  // Of a thread: sums, what is fetched for these columns and for the next, and for all rows.
+  constexpr int HELD = PARTS * COUNT + OWN_BYTES / 2 + static_cast<int>(sizeof(Joining)) / 4;
+  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64 && HELD <= MOST_HELD;
   const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
   const int end = ANY_EDGES ? min(COUNT * 2, columns) : COUNT * 2;
   const bool has_rows = !ANY_EDGES || rows >= RowBuffer::ROWS;

@@ -34,6 +34,9 @@ struct Sm90Variant {
   using Parameters = Sm90Parameters<Problem>;
   static constexpr int THREADS = Tile::THREADS;
   static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
+  // The tensor memory accelerator rounds to the nearest number of TF32; the tensor cores would
+  // truncate.
+  static constexpr bool ROUNDS = std::is_same_v<typename Tile::Element, float>;
   static constexpr bool SPLITS_BEFORE = IS_PAIRS && !Tile::SPLITS_INSIDE;  // rhs at least
 
   void (*kernel)(Parameters);
@@ -42,6 +45,9 @@ struct Sm90Variant {
   static bool admits(const Problem& given) {
     const bool has_wgmma = DeviceLimits::current().has_wgmma;
     if constexpr (!ANY_OTHER_SIZES) return has_wgmma;
+    if constexpr (ANY_TF32 && ROUNDS) {
+      if (!given.may_round) return false;
+    }
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
     const Problem problem = turned(given);
     // Compared as floating point: the product of four sizes may not fit an integer.
@@ -161,7 +167,8 @@ struct Sm90Variant {
 
   // Of the factors' elements.
   static constexpr CUtensorMapDataType TYPE =
-      sizeof(typename Problem::Factor) == 4            ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+      ROUNDS                                           ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+      : sizeof(typename Problem::Factor) == 4          ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
       : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 
@@ -202,7 +209,7 @@ struct Sm90Variant {
   template <int COUNT>
   static cudaError_t encode_lhs(Parameters& p, const Factor& lhs, void* planes) {
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
-      return p.problem.patches.encode(&p.lhs_map, Tile::BLOCK_K, COUNT);
+      return p.problem.patches.encode(&p.lhs_map, TYPE, Tile::BLOCK_K, COUNT);
     } else if constexpr (Tile::HAS_PLANES) {
       return encode_map(&p.lhs_map, planes, plane_box<Config::LHS, COUNT>(lhs));
     } else {

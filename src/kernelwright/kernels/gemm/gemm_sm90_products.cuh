@@ -33,10 +33,11 @@ class StageProducts {
   }
 
  private:
+  using Element = typename Tile::Element;
   static constexpr int GROUP_BYTES = 64 * Tile::ROW_BYTES;  // 64 along M or N by BLOCK_K
 
   __device__ __forceinline__ static constexpr int step_bytes(Major major, int step) {
-    return step * Tile::STEP_K * (major == Major::K ? 2 : Tile::ROW_BYTES);
+    return step * Tile::STEP_K * (major == Major::K ? sizeof(Element) : Tile::ROW_BYTES);
   }
 
   template <int PLANE, int STEP>
@@ -103,8 +104,8 @@ __device__ __forceinline__ int multiply_pairs(const Sm90Shared<Tile>& shared, in
   return before;
 }
 
-// sums = products of 16-bit numbers over `steps` steps of K, at least one, in one chain. The last
-// stage, which is not released, is returned.
+// sums = products of numbers as they are over `steps` steps of K, at least one, in one chain. The
+// last stage, which is not released, is returned.
 template <class Config, class Tile>
 __device__ __forceinline__ int multiply_plain(const Sm90Shared<Tile>& shared, int warpgroup,
                                               Ring<Tile::STAGES>& ring, int steps,

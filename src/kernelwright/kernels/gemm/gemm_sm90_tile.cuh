@@ -19,8 +19,9 @@ enum class Feed {
   AHEAD,    // the same, but for what a second launch reads: idle warps of the first split that
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
-  DIRECT,   // the factors have 16 bits, lie in boxes and are multiplied as they are
-  TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
+  DIRECT,  // the factors have 16 bits, or are rounded to TF32 on their way from memory; they lie in
+           // boxes and are multiplied as they are
+  TURNS,   // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
 };
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
@@ -34,7 +35,8 @@ struct Sm90Tile {
   static constexpr Feed FEED = Config::FEED;
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
   static constexpr bool TAKES_TURNS = FEED == Feed::TURNS;
-  static constexpr int BLOCK_N = Instruction::N, BLOCK_K = 64;
+  static constexpr int ROW_BYTES = 128;  // of a box
+  static constexpr int BLOCK_N = Instruction::N, BLOCK_K = ROW_BYTES / sizeof(Element);
   // A warpgroup that has tiles of its own multiplies their rows 64 by 64, as many as have room.
   static constexpr int PARTS = TAKES_TURNS && BLOCK_N <= MOST_TURN_COLUMNS ? 2 : 1;
   static constexpr int BLOCK_M = TAKES_TURNS ? PARTS * 64 : 128;
@@ -54,10 +56,9 @@ struct Sm90Tile {
   // Arrivals that fill a stage, and blocks whose warps empty it.
   static constexpr int FILLERS = SPLITS_INSIDE ? FEEDER_WARPS : 1;
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
-  static constexpr int STEP_K = 16;  // of one instruction
+  static constexpr int STEP_K = 32 / sizeof(Element);  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
   static constexpr int PLANES = FEED == Feed::DIRECT || FEED == Feed::TURNS ? 1 : 2;
-  static constexpr int ROW_BYTES = BLOCK_K * 2;
   // Of two planes, or of the fp32 numbers.
   static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
   static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;

@@ -17,6 +17,8 @@ class LaunchRates:
     """Least seconds that joined tensors must save for their views to be worth it."""
     joined_run_bytes: int
     """Least bytes of a part between its neighbours: shorter ones are slow to write one by one."""
+    joined_row_bytes: int
+    """The same where a product writes one of the parts, as it stores rows in any case."""
     stage_bytes: float
     """Least bytes of tensors whose reduction, or whose memory format, pays for one more launch."""
     stage_elements: int

@@ -58,7 +58,7 @@ def _ranked(
 
 def _takes_patches(config: Config) -> bool:
     """Whether the variant brings them to where it multiplies."""
-    return isinstance(config, TensorCoreConfig) and config.feed.is_short and not config.transposed
+    return isinstance(config, TensorCoreConfig) and config.feed.is_direct and not config.transposed
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -130,7 +130,7 @@ def _wants_whole_rows(config: Config) -> bool:
 
 def _writes_anywhere(kernel: Kernel) -> bool:
     """Whether rows may lie apart, as those of a part of a concatenation do."""
-    return isinstance(kernel.config, TensorCoreConfig) and kernel.config.feed.is_short
+    return isinstance(kernel.config, TensorCoreConfig) and kernel.config.feed.is_direct
 
 
 GEMM = Family(

@@ -8,6 +8,7 @@
 #include "half.cuh"
 #include "wgmma_bf16.cuh"
 #include "wgmma_f16.cuh"
+#include "wgmma_tf32.cuh"
 
 struct Plain {
   __device__ __forceinline__ float operator()(float sum) const { return sum; }
@@ -75,6 +76,7 @@ static Problem read_problem(Arguments& arguments) {
   Problem problem = Problem::describe(Plain{}, out, lhs, rhs);
 #endif
   problem.triangle = kept;
+  problem.may_round = true;
   problem.diagonal = diagonal;
   return problem;
 }

@@ -52,13 +52,15 @@ struct Config {
   bool may_start_early = false;  // before the launch before it is complete
 };
 
+enum class ProductElement : int { kHalf, kBfloat16, kTf32 };
+
 // One thread's part in a wgmma instruction: n / 2 registers of sums, descriptors of both matrices
 // or four registers of the first.
 struct Product {
   float* const* registers;
   const uint32_t* lhs_registers;  // null: lhs is a descriptor
   unsigned n;
-  bool is_bfloat16;
+  ProductElement element;
   uint64_t lhs, rhs;
   bool accumulates;
   bool is_lhs_negated, is_rhs_negated;

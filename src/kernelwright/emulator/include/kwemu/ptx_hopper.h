@@ -165,7 +165,7 @@ KWEMU_DEVICE void store_bulk(Address to, unsigned from, Bytes bytes) {
 
 // Products of warpgroups: descriptors, whether to accumulate, signs, transpositions; the registers.
 
-template <unsigned N, bool IS_BFLOAT16, class... Registers>
+template <unsigned N, ProductElement KIND, class... Registers>
 KWEMU_DEVICE void multiply(unsigned long long lhs, unsigned long long rhs, bool accumulates,
                            int lhs_sign, int rhs_sign, int lhs_transposed, int rhs_transposed,
                            Registers&... registers) {
@@ -174,7 +174,7 @@ KWEMU_DEVICE void multiply(unsigned long long lhs, unsigned long long rhs, bool 
   const Product product = {all,
                            nullptr,
                            N,
-                           IS_BFLOAT16,
+                           KIND,
                            lhs,
                            rhs,
                            accumulates,
@@ -185,17 +185,32 @@ KWEMU_DEVICE void multiply(unsigned long long lhs, unsigned long long rhs, bool 
   kwemu_product(&product, KWEMU_CALLER);
 }
 
+// The same of TF32.
+template <unsigned N, class... Registers>
+KWEMU_DEVICE void multiply_tf32(unsigned long long lhs, unsigned long long rhs, bool accumulates,
+                                int lhs_sign, int rhs_sign, Registers&... registers) {
+  multiply<N, ProductElement::kTf32>(lhs, rhs, accumulates, lhs_sign, rhs_sign, 0, 0, registers...);
+}
+
 // The same with the first matrix in registers.
-template <unsigned N, bool IS_BFLOAT16, class... Registers>
+template <unsigned N, ProductElement KIND, class... Registers>
 KWEMU_DEVICE void multiply_registers(unsigned a, unsigned b, unsigned c, unsigned d,
                                      unsigned long long rhs, bool accumulates, int lhs_sign,
                                      int rhs_sign, int rhs_transposed, Registers&... registers) {
   static_assert(sizeof...(Registers) == N / 2, "a thread has half a register for each column");
   float* const all[] = {&registers...};
   const uint32_t lhs[] = {a, b, c, d};
-  const Product product = {
-      all,          lhs,          N,     IS_BFLOAT16,        0, rhs, accumulates,
-      lhs_sign < 0, rhs_sign < 0, false, rhs_transposed != 0};
+  const Product product = {all,
+                           lhs,
+                           N,
+                           KIND,
+                           0,
+                           rhs,
+                           accumulates,
+                           lhs_sign < 0,
+                           rhs_sign < 0,
+                           false,
+                           rhs_transposed != 0};
   kwemu_product(&product, KWEMU_CALLER);
 }
 
