@@ -29,6 +29,7 @@ from kernelwright.ir.interpreter import (
     reduced,
     scanned,
 )
+from kernelwright.ir.joint import JointProducts
 from kernelwright.ir.kinds import Constant as ConstantKind
 from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Scan
 from kernelwright.ir.plan import (
@@ -112,6 +113,8 @@ class PlanRun(GraphRun):
         match kernel.anchor:
             case RowProgram() as program:
                 return self.rows(program, operands, shapes)
+            case JointProducts() as joint:
+                return self.joint(joint, operands, shapes)
             case Recurrence(layers=layers, results=wanted):
                 found = recurred(layers, operands)
                 return [found[index] for index in wanted]
@@ -137,6 +140,21 @@ class PlanRun(GraphRun):
                 acc = pooled(window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 
+    def joint(
+        self, joint: JointProducts, operands: list[Any], shapes: list[list[int]]
+    ) -> list[torch.Tensor]:
+        rows = operands[0]
+        if joint.rows is not None:
+            own = operands[: joint.row_inputs]
+            (rows,) = self.rows(joint.rows, own, [[self.size(dim) for dim in joint.rows.shape]])
+        results = []
+        for product, shape in zip(joint.products, shapes, strict=True):
+            sums = [
+                contracted(product.contract, shape, rows, operands[at]) for at in product.factors
+            ]
+            results.append(self.value(product.epilogue, operands, shape, [], *sums))
+        return results
+
     def rows(
         self, program: RowProgram, operands: list[Any], shapes: list[list[int]]
     ) -> list[torch.Tensor]:
@@ -160,18 +178,18 @@ class PlanRun(GraphRun):
         operands: list[Any],
         shape: list[int],
         totals: list[torch.Tensor],
-        acc: torch.Tensor | None = None,
+        *accumulators: torch.Tensor | None,
     ) -> torch.Tensor:
         """The expression for every element of `shape`."""
         assert expr is not None, "a kernel without this expression"
-        known = [*operands, *totals, acc]
+        known = [*operands, *totals, *accumulators]
 
         def place(leaf: Expr) -> Expr:
             match leaf:
                 case Total(index, dtype):
                     return OperandLeaf(len(operands) + index, dtype)
-                case Accumulator(dtype):
-                    return OperandLeaf(len(known) - 1, dtype)
+                case Accumulator(dtype, number):
+                    return OperandLeaf(len(operands) + len(totals) + number, dtype)
             return leaf
 
         self.current = shape

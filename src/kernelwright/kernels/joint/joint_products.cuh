@@ -1,0 +1,442 @@
+#pragma once
+// Products of 16-bit rows, up to 16 of them at a time, that have the rows in common: one launch in
+// place of one for each product, and of one for the norm of the rows. Memory sets the speed, so the
+// factors are read once and in whole lines; what they are, no kernel before has written in general,
+// and the lines are asked for while it still runs: that brings them to the second-level cache, from
+// where they are read when it is complete.
+//
+// A block has the rows in shared memory and takes turns: in each 8 columns of a result. Its warps
+// share K and add their sums in order in the end, so that every run comes to the same bits.
+//
+// A result may be made of several products with factors of one shape, as SwiGLU is of two: they are
+// the accumulators of its functor.
+//
+// A config has
+//   LOADS            of 32 neighbours along K of each column that a warp has under way
+//   WARPS            of a block
+//   RESIDENT         blocks that a multiprocessor has at one time
+//   MULTIPROCESSORS  of the card
+//   ROOM             bytes of shared memory of a multiprocessor
+
+#include <cstring>
+
+#include "async_copy.cuh"
+#include "dependent_launch.cuh"
+#include "joint_rows.cuh"
+#include "mma_16x8x16.cuh"
+
+constexpr int JOINT_COLUMNS = 8;  // of a turn
+
+// One result of functor(sums..., extras...). OUT: its type; Extra: those of what joins it.
+template <class Out_, int FACTORS_, class Functor_, class... Extra_>
+struct JointProduct {
+  using Out = Out_;
+  using Functor = Functor_;
+  using Extras = Pack<const Extra_*...>;
+  using Indices = std::index_sequence_for<Extra_...>;
+  static constexpr int FACTORS = FACTORS_, OPERANDS = 1 + static_cast<int>(sizeof...(Extra_));
+};
+
+// A factor: `data[column * column_stride + k * k_stride]`.
+struct JointFactor {
+  const void* data = nullptr;
+  int64_t column_stride = 0, k_stride = 0;
+};
+
+// A result and what joins it: their row strides stand with those of all others.
+template <class Product>
+struct JointResult {
+  static constexpr int FACTORS = Product::FACTORS, OPERANDS = Product::OPERANDS;
+  typename Product::Functor functor;
+  int64_t n = 0;
+  JointFactor factors[FACTORS];
+  void* data[OPERANDS] = {};
+  int64_t column_strides[OPERANDS] = {};
+
+  __host__ __device__ __forceinline__ int64_t turns() const {
+    return (n + JOINT_COLUMNS - 1) / JOINT_COLUMNS;
+  }
+};
+
+// Number of the first operand of product INDEX among those of all.
+template <int INDEX, class Products>
+__host__ __device__ constexpr int first_joint_operand() {
+  if constexpr (INDEX == 0) {
+    return 0;
+  } else {
+    return first_joint_operand<INDEX - 1, Products>() + pack_item_t<INDEX - 1, Products>::OPERANDS;
+  }
+}
+
+// Rows_: what fills shared memory (joint_rows.cuh).
+template <class Rows_, class... Product>
+struct JointProblem {
+  using Rows = Rows_;
+  using T = typename Rows::Element;
+  using Products = Pack<Product...>;
+  static constexpr int COUNT = sizeof...(Product);
+  static constexpr int FACTORS = pack_item_t<0, Products>::FACTORS;
+  static constexpr int OPERANDS = (0 + ... + Product::OPERANDS);
+  static_assert((true && ... && (Product::FACTORS == FACTORS)),
+                "a turn has as many sums as others");
+  static_assert(sizeof(T) == 2, "the factors have 16 bits");
+
+  Rows rows;
+  Axes<OPERANDS> places;  // of rows, in results and what joins them
+  int64_t k;
+  int64_t turns = 0;  // of all results
+  bool has_vectors;   // eight neighbours along K are one aligned access
+  Pack<JointResult<Product>...> results;
+
+  // A result (..., n) and its factors (n, k); what joins it broadcasts to it.
+  template <int INDEX, size_t FACTORS_GIVEN, size_t TENSORS>
+  void describe(const Tensor (&factors)[FACTORS_GIVEN], const Tensor (&tensors)[TENSORS]) {
+    auto& result = get<INDEX>(results);
+    static_assert(FACTORS_GIVEN == FACTORS && TENSORS == pack_item_t<INDEX, Products>::OPERANDS,
+                  "a result has its factors, and a tensor for each operand");
+    const int rank = tensors[0].rank;
+    result.n = tensors[0].sizes[rank - 1];
+    turns += result.turns();
+    for (int f = 0; f < FACTORS; ++f) {
+      const Tensor& own = factors[f];
+      result.factors[f] = {own.data, own.strides[0], own.strides[1]};
+      has_vectors = has_vectors && own.strides[1] == 1 && own.strides[0] % JOINT_WIDTH == 0 &&
+                    reinterpret_cast<uintptr_t>(own.data) % 16 == 0;
+    }
+    for (size_t o = 0; o < TENSORS; ++o) {
+      result.data[o] = tensors[o].data;
+      result.column_strides[o] = stride_of(tensors[o], 1);
+    }
+  }
+
+  // The dimensions of all results but for the last ones.
+  void describe_places(const Tensor (&tensors)[OPERANDS]) {
+    for (int from_end = tensors[0].rank; from_end > 1; --from_end) {
+      int64_t steps[OPERANDS];
+      for (int o = 0; o < OPERANDS; ++o) steps[o] = stride_of(tensors[o], from_end);
+      places.append(tensors[0].sizes[tensors[0].rank - from_end], steps);
+    }
+    places.prepare();
+  }
+
+ private:
+  // Of a dimension counted from the end; a missing one and one of size 1 never move.
+  static int64_t stride_of(const Tensor& tensor, int from_end) {
+    const int own = tensor.rank - from_end;
+    return own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+  }
+};
+
+template <class Config, class Problem>
+struct JointTile {
+  using T = typename Problem::T;
+  static constexpr int ROWS = 16, COLUMNS = JOINT_COLUMNS, FACTORS = Problem::FACTORS;
+  static constexpr int LOADS = Config::LOADS, WARPS = Config::WARPS, THREADS = 32 * WARPS;
+  static constexpr int RUN = 4 * JOINT_WIDTH;  // neighbours along K that four threads load
+  static constexpr int STEP = LOADS * RUN;
+  static constexpr int SUMS = WARPS * ROWS * COLUMNS * FACTORS;  // of a turn
+  static constexpr int SLOTS = LOADS * FACTORS * THREADS;        // of what threads have under way
+
+  // Elements from row to row: four threads of each of two rows read 128 bytes of all banks.
+  __host__ __device__ static constexpr int64_t pitch(int64_t k) { return (k + 63) / 64 * 64 + 32; }
+  static int64_t shared_bytes(int64_t k, int64_t rows) {
+    return SLOTS * 16 + (rows < ROWS ? rows : ROWS) * pitch(k) * static_cast<int64_t>(sizeof(T));
+  }
+};
+
+// Eight neighbours along K, two in each word.
+struct alignas(16) JointWords {
+  uint32_t word[4];
+};
+
+// The columns of a turn.
+template <int FACTORS>
+struct JointColumns {
+  JointFactor factors[FACTORS];
+  int64_t first = 0;
+  int there = 0;  // columns of the result from the first one on
+
+  // Eight neighbours along K of a column to where this thread alone reads them, or zeros.
+  template <bool VECTORS, class T>
+  __device__ __forceinline__ void fetch(int factor, int column, int64_t at, int64_t k,
+                                        JointWords* to) const {
+    const JointFactor& own = factors[factor];
+    const bool exists = column < there && at < k;
+    const T* const from =
+        static_cast<const T*>(own.data) + (first + (exists ? column : 0)) * own.column_stride;
+    if constexpr (VECTORS) {
+      copy_async<16>(to, from + (exists ? at : 0), exists);
+    } else {
+      T run[JOINT_WIDTH] = {};
+#pragma unroll
+      for (int i = 0; i < JOINT_WIDTH; ++i) {
+        if (exists && at + i < k) run[i] = from[(at + i) * own.k_stride];
+      }
+      memcpy(to, &run, sizeof(run));
+    }
+  }
+};
+
+// Where turn number `turn` of all results is: the columns, and in `product` whose they are.
+template <class Problem>
+__device__ __forceinline__ JointColumns<Problem::FACTORS> joint_columns(const Problem& problem,
+                                                                        int64_t turn,
+                                                                        int& product) {
+  JointColumns<Problem::FACTORS> found;
+  repeat<Problem::COUNT>([&](auto index) {
+    const auto& result = get<index>(problem.results);
+    const int64_t turns = result.turns();
+    if (turn >= 0 && turn < turns) {
+      product = index;
+      found.first = turn * JOINT_COLUMNS;
+      const int64_t left = result.n - found.first;
+      found.there = left < JOINT_COLUMNS ? static_cast<int>(left) : JOINT_COLUMNS;
+#pragma unroll
+      for (int f = 0; f < Problem::FACTORS; ++f) found.factors[f] = result.factors[f];
+    }
+    turn -= turns;
+  });
+  return found;
+}
+
+// A thread's part of a product.
+template <class Tile>
+struct JointWork {
+  using T = typename Tile::T;
+  JointWords* slots;  // this thread's first one
+  float sums[Tile::FACTORS][4];
+
+  __device__ __forceinline__ JointWords* slot(int load, int factor) const {
+    return slots + (load * Tile::FACTORS + factor) * Tile::THREADS;
+  }
+
+  // Sends for what a warp reads at once of the columns, from `step` along K on.
+  template <bool VECTORS>
+  __device__ __forceinline__ void fetch(const JointColumns<Tile::FACTORS>& columns, int64_t step,
+                                        int64_t k) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int load = 0; load < Tile::LOADS; ++load) {
+      const int64_t at = step + load * Tile::RUN + lane % 4 * JOINT_WIDTH;
+#pragma unroll
+      for (int f = 0; f < Tile::FACTORS; ++f) {
+        columns.template fetch<VECTORS, T>(f, lane / 4, at, k, slot(load, f));
+      }
+    }
+    commit_copies();
+  }
+
+  __device__ __forceinline__ void begin() {
+#pragma unroll
+    for (int f = 0; f < Tile::FACTORS; ++f) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[f][i] = 0;
+    }
+  }
+
+  // Adds the products of what was sent for, with `there` rows.
+  __device__ __forceinline__ void multiply(const T* rows, int there, int64_t pitch, int64_t step,
+                                           int64_t k) {
+    const int row = threadIdx.x % 32 / 4;
+    wait_copies<0>();
+#pragma unroll
+    for (int load = 0; load < Tile::LOADS; ++load) {
+      if (step + load * Tile::RUN >= k) break;
+      const T* const own =
+          rows + row * pitch + step + load * Tile::RUN + threadIdx.x % 4 * JOINT_WIDTH;
+      JointWords upper = {}, lower = {}, wide[Tile::FACTORS];
+      if (row < there) memcpy(&upper, own, sizeof(upper));
+      if (row + 8 < there) memcpy(&lower, own + 8 * pitch, sizeof(lower));
+#pragma unroll
+      for (int f = 0; f < Tile::FACTORS; ++f) wide[f] = *slot(load, f);
+#pragma unroll
+      for (int half = 0; half < 4; half += 2) {
+        const uint32_t pairs[4] = {upper.word[half], lower.word[half], upper.word[half + 1],
+                                   lower.word[half + 1]};
+#pragma unroll
+        for (int f = 0; f < Tile::FACTORS; ++f) {
+          const uint32_t pair[2] = {wide[f].word[half], wide[f].word[half + 1]};
+          WarpProduct<T>::add(sums[f], pairs, pair);
+        }
+      }
+    }
+  }
+};
+
+// Writes `there` rows from `first` on, with zeros after each.
+template <bool VECTORS, class Tile, class Problem>
+__device__ __forceinline__ void fill_joint_rows(const Problem& problem, int64_t first, int there,
+                                                typename Tile::T* rows) {
+  using T = typename Tile::T;
+  const int lane = threadIdx.x % 32;
+  const int64_t pitch = Tile::pitch(problem.k);
+#pragma unroll 1
+  for (int row = threadIdx.x / 32; row < there; row += Tile::WARPS) {
+    T* const to = rows + row * pitch;
+    problem.rows.template fill<VECTORS>(
+        first + row, lane, [&](int place, const auto& run) { store_vector(to + place, run); });
+    const Vector<T, JOINT_WIDTH> nothing = {};
+    const int64_t place = problem.k + lane * JOINT_WIDTH;
+    if (place < pitch) store_vector(to + place, nothing);
+  }
+}
+
+// The result of one element: `at` is where each of the operands has it.
+template <class Result, class Product, int FACTORS, size_t... F, size_t... E>
+__device__ __forceinline__ void store_joint(const Result& result, Product,
+                                            const float (&sums)[FACTORS], const int64_t* at,
+                                            std::index_sequence<F...>, std::index_sequence<E...>) {
+  using Out = typename Product::Out;
+  using Extras = typename Product::Extras;
+  static_cast<Out*>(result.data[0])[at[0]] = narrow<Out>(result.functor(
+      sums[F]..., widen(static_cast<pack_item_t<E, Extras>>(result.data[1 + E])[at[1 + E]])...));
+}
+
+template <class Tile, class Problem>
+__device__ __forceinline__ void finish_joint(const Problem& problem, const float* parts,
+                                             int64_t first_row, int product, int64_t first_column) {
+  using Products = typename Problem::Products;
+  constexpr int EACH = Tile::ROWS * Tile::COLUMNS;
+  for (int i = threadIdx.x; i < EACH; i += Tile::THREADS) {
+    const int64_t row = first_row + i / Tile::COLUMNS, column = first_column + i % Tile::COLUMNS;
+    if (row >= problem.places.count) break;
+    float sums[Tile::FACTORS] = {};
+#pragma unroll
+    for (int warp = 0; warp < Tile::WARPS; ++warp) {
+#pragma unroll
+      for (int f = 0; f < Tile::FACTORS; ++f)
+        sums[f] += parts[(warp * Tile::FACTORS + f) * EACH + i];
+    }
+    int64_t offsets[Problem::OPERANDS] = {};
+    problem.places.locate(row, ~0u, offsets);
+    repeat<Problem::COUNT>([&](auto index) {
+      using Product = pack_item_t<index, Products>;
+      constexpr int FIRST = first_joint_operand<index, Products>();
+      const auto& result = get<index>(problem.results);
+      if (product != index || column >= result.n) return;
+      int64_t at[Product::OPERANDS];
+#pragma unroll
+      for (int o = 0; o < Product::OPERANDS; ++o) {
+        at[o] = offsets[FIRST + o] + column * result.column_strides[o];
+      }
+      store_joint(result, Product(), sums, at, std::make_index_sequence<Tile::FACTORS>(),
+                  typename Product::Indices());
+    });
+  }
+}
+
+// Asks for the lines of the block's first columns.
+template <class Tile>
+__device__ __forceinline__ void ask_for_columns(const JointColumns<Tile::FACTORS>& columns,
+                                                int64_t k) {
+  constexpr int64_t LINE = JOINT_LINE / sizeof(typename Tile::T);
+  const int64_t lines = (k + LINE - 1) / LINE;
+  for (int64_t i = threadIdx.x; i < columns.there * lines; i += Tile::THREADS) {
+    const int64_t column = columns.first + i / lines, at = i % lines * LINE;
+#pragma unroll
+    for (int f = 0; f < Tile::FACTORS; ++f) {
+      const JointFactor& own = columns.factors[f];
+      prefetch(static_cast<const typename Tile::T*>(own.data) + column * own.column_stride + at);
+    }
+  }
+}
+
+// The body of a kernel of Tile::THREADS threads and shared_bytes(k) of dynamic shared memory.
+// VECTORS: whether eight neighbours of a factor are one access.
+template <class Config, bool VECTORS, class Problem>
+__device__ __forceinline__ void joint_products(const Problem& problem) {
+  using Tile = JointTile<Config, Problem>;
+  using T = typename Tile::T;
+  constexpr int EACH = Tile::ROWS * Tile::COLUMNS;
+  __shared__ __align__(16) float parts[2][Tile::SUMS];
+  extern __shared__ __align__(16) unsigned char joint_memory[];
+  T* const rows = reinterpret_cast<T*>(joint_memory + Tile::SLOTS * sizeof(JointWords));
+  JointWork<Tile> work = {reinterpret_cast<JointWords*>(joint_memory) + threadIdx.x};
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t k = problem.k, pitch = Tile::pitch(k), turns = problem.turns;
+  const int64_t units = turns * ((problem.places.count + Tile::ROWS - 1) / Tile::ROWS);
+
+  int product = 0, there = 0;
+  int64_t unit = blockIdx.x, filled = -1;
+  auto columns = joint_columns(problem, unit % turns, product);
+  if constexpr (VECTORS) {
+    ask_for_columns<Tile>(columns, k);
+    problem.rows.ask_for();
+  }
+  wait_for_previous_kernel();
+  work.template fetch<VECTORS>(columns, warp * Tile::STEP, k);
+  let_next_kernel_start();
+
+  for (int half = 0; unit < units; half = 1 - half) {
+    const int64_t first_row = unit / turns * Tile::ROWS;
+    if (first_row != filled) {
+      if (filled >= 0) __syncthreads();  // all have read the rows before
+      const int64_t left = problem.places.count - first_row;
+      there = left < Tile::ROWS ? static_cast<int>(left) : Tile::ROWS;
+      fill_joint_rows<VECTORS, Tile>(problem, first_row, there, rows);
+      __syncthreads();
+      filled = first_row;
+    }
+    work.begin();
+    work.multiply(rows, there, pitch, warp * Tile::STEP, k);
+#pragma unroll 1
+    for (int64_t step = (warp + Tile::WARPS) * Tile::STEP; step < k;
+         step += Tile::WARPS * Tile::STEP) {
+      work.template fetch<VECTORS>(columns, step, k);
+      work.multiply(rows, there, pitch, step, k);
+    }
+    const int64_t first_column = columns.first;
+    const int own = product;
+    unit += gridDim.x;
+    if (unit < units) {
+      columns = joint_columns(problem, unit % turns, product);
+      work.template fetch<VECTORS>(columns, warp * Tile::STEP, k);
+    }
+#pragma unroll
+    for (int f = 0; f < Tile::FACTORS; ++f) {
+      float* const target =
+          parts[half] + (warp * Tile::FACTORS + f) * EACH + lane / 4 * Tile::COLUMNS + lane % 4 * 2;
+      store_vector(target, Vector<float, 2>{{work.sums[f][0], work.sums[f][1]}});
+      store_vector(target + 8 * Tile::COLUMNS,
+                   Vector<float, 2>{{work.sums[f][2], work.sums[f][3]}});
+    }
+    __syncthreads();
+    finish_joint<Tile>(problem, parts[half], first_row, own, first_column);
+  }
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+// A matrix with its dimensions in the other order.
+inline Tensor turned(const Tensor& matrix) {
+  Tensor result = matrix;
+  for (int d = 0; d < 2; ++d) {
+    result.sizes[d] = matrix.sizes[1 - d];
+    result.strides[d] = matrix.strides[1 - d];
+  }
+  return result;
+}
+
+template <class Config, class Problem>
+struct JointVariant {
+  using Tile = JointTile<Config, Problem>;
+  static constexpr int THREADS = Tile::THREADS;
+  void (*kernel)(Problem);
+  void (*any)(Problem);
+
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    const int64_t rows = problem.places.count;
+    const int64_t units = problem.turns * ((rows + Tile::ROWS - 1) / Tile::ROWS);
+    if (units == 0) return cudaSuccess;
+    const int64_t bytes = Tile::shared_bytes(problem.k, rows);
+    constexpr int64_t OWN = 2 * Tile::SUMS * sizeof(float) + 1024;  // of a block besides
+    const int64_t fitting = Config::ROOM / (bytes + OWN);
+    const int64_t resident = fitting < Config::RESIDENT ? fitting : Config::RESIDENT;
+    // As many turns for each block as for others.
+    const int64_t at_once = (resident > 1 ? resident : 1) * Config::MULTIPROCESSORS;
+    const int64_t rounds = (units + at_once - 1) / at_once;
+    const int64_t blocks = (units + rounds - 1) / rounds;
+    return launch_dependent(problem.has_vectors ? kernel : any, static_cast<unsigned>(blocks),
+                            THREADS, stream, problem, static_cast<int>(bytes));
+  }
+};
