@@ -60,8 +60,8 @@ class Kernel:
     def expressions(self) -> tuple[Expr, ...]:
         """Everything it evaluates."""
         own = (it for it in (self.prologue, self.epilogue) if it is not None)
-        has_own = isinstance(self.anchor, RowProgram | JointProducts)
-        inner = self.anchor.expressions if has_own else ()
+        anchor = self.anchor
+        inner = anchor.expressions if isinstance(anchor, RowProgram | JointProducts) else ()
         return (*inner, *own)
 
     def anchored(self, kind: type[A]) -> A:

@@ -29,7 +29,7 @@ from kernelwright.ir.interpreter import (
     reduced,
     scanned,
 )
-from kernelwright.ir.joint import JointProducts
+from kernelwright.ir.joint import JointProduct, JointProducts
 from kernelwright.ir.kinds import Constant as ConstantKind
 from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Scan
 from kernelwright.ir.plan import (
@@ -152,8 +152,35 @@ class PlanRun(GraphRun):
             sums = [
                 contracted(product.contract, shape, rows, operands[at]) for at in product.factors
             ]
-            results.append(self.value(product.epilogue, operands, shape, [], *sums))
+            if product.halves is not None:
+                results.append(self.halves(product, sums[0], operands).reshape(shape))
+                continue
+            results.append(self.value(product.epilogues[0], operands, shape, [], *sums))
         return results
+
+    def halves(
+        self, product: JointProduct, whole: torch.Tensor, operands: list[Any]
+    ) -> torch.Tensor:
+        """A result of which both halves are made of both of the product's."""
+        halves = product.halves
+        assert halves is not None
+        shape = [self.size(dim) for dim in halves.shape]
+        shape[halves.half] = 1
+        runs = whole.reshape(*whole.shape[:-1], -1, 2, halves.distance)
+        dims = [*halves.rows, halves.outer, halves.inner]
+        order = sorted(dim for dim in dims if dim is not None)
+        sums = []
+        for part in runs.unbind(-2):
+            kept = part.reshape(
+                [n for n, dim in zip(part.shape, dims, strict=True) if dim is not None]
+            )
+            given = [dim for dim in dims if dim is not None]
+            sums.append(kept.permute([given.index(dim) for dim in order]).reshape(shape))
+        made = []
+        for number, epilogue in enumerate(product.epilogues):
+            own = [_half(it, number, halves.half - len(shape)) for it in operands]
+            made.append(self.value(epilogue, own, shape, [], *sums))
+        return torch.cat(made, halves.half)
 
     def rows(
         self, program: RowProgram, operands: list[Any], shapes: list[list[int]]
@@ -195,3 +222,10 @@ class PlanRun(GraphRun):
         self.current = shape
         found = self.expression(transform(expr, place), known)
         return found.expand(shape).clone()
+
+
+def _half(operand: Any, number: int, dim: int) -> Any:
+    """What one half of a result reads of an operand that joins it."""
+    if not isinstance(operand, torch.Tensor) or operand.dim() < -dim or operand.shape[dim] != 2:
+        return operand
+    return operand.narrow(dim, number, 1)

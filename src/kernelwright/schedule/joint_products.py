@@ -6,7 +6,7 @@ take one launch; a product whose result is read by another one of them alone, as
 is one more sum of that one; and where nobody else reads the rows, each block makes them by itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import prod
@@ -24,13 +24,24 @@ from kernelwright.ir.expr import (
 )
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.joint import JointConfig, JointProduct, JointProducts
-from kernelwright.ir.kinds import Contract
-from kernelwright.ir.plan import Kernel, Launch, Step, reads
+from kernelwright.ir.kinds import Contract, Reshape, Write
+from kernelwright.ir.plan import Kernel, Launch, Reinterpret, Step, reads
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.joint import JOINT, joint_configs
+from kernelwright.schedule.families.pointwise import POINTWISE
 from kernelwright.schedule.families.rows import ROWS
+from kernelwright.schedule.joint_halves import (
+    Made,
+    Sizes,
+    contiguous,
+    epilogues_of,
+    halves_of,
+    is_split_of,
+    plain,
+    viewed,
+)
 from kernelwright.schedule.naming import merge_operators
 
 _MOST_RESULTS = 4
@@ -39,13 +50,14 @@ _MOST_INPUTS = 10
 
 
 def with_joint_products(graph: Graph, steps: Sequence[Step], machine: Machine) -> list[Step]:
-    """The steps with products of the same few rows in one launch where the model finds it faster."""
+    """The steps with products of the same few rows in one launch where that is faster, modelled."""
     finder = _Finder(graph, steps, machine)
     made: dict[int, list[Step]] = {}
     gone: set[int] = set()
     for joint in finder.found():
-        made.setdefault(joint.first, []).append(joint.launch)
-        gone |= joint.replaced
+        views = [steps[at] for at in joint.views if at not in gone]
+        made.setdefault(joint.first, []).extend((*views, joint.launch))
+        gone |= joint.replaced.union(joint.views)
     return [
         it
         for at, step in enumerate(steps)
@@ -61,6 +73,8 @@ class _Joint:
     first: int
     """The number of the first step that it replaces and that multiplies."""
     replaced: frozenset[int]
+    views: tuple[int, ...]
+    """Steps that it reads and that come before it now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +88,26 @@ class _Part:
     @property
     def last(self) -> Launch:
         return self.launches[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Followed:
+    """What is made of a product in halves."""
+
+    launches: tuple[Launch, ...]
+    """The one that makes it, and the copy of it; none where it is the product itself."""
+    made: Made
+    numbers: frozenset[int]
+    """Of their steps, and of the views between."""
+    product: Launch | None = None
+
+    @property
+    def last(self) -> Launch:
+        """The launch whose result is written."""
+        if self.launches:
+            return self.launches[-1]
+        assert self.product is not None
+        return self.product
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +175,8 @@ class _Finder:
 
     def _seconds(self, number: int) -> float:
         step = self._steps[number]
-        assert isinstance(step, Launch)
+        if not isinstance(step, Launch):
+            return 0
         if step.kernel.family == GEMM.name:
             return GEMM.seconds(step.kernel, self._machine) or 0
         return self._machine.launches.added_seconds
@@ -156,7 +191,7 @@ class _Finder:
         if len(tensors) != len(kinds) or not self._fixed.isdisjoint((*step.inputs, *step.results)):
             return False
         rows, factor = tensors[:2]
-        *kept, summed = contract.lhs
+        kept, summed = contract.lhs[:-1], contract.lhs[-1]
         depth, count = rows.shape[-1], prod(it.hint for it in rows.shape[:-1])
         return (
             contract.patches is None
@@ -229,18 +264,44 @@ class _Finder:
 
     def _joint(self, parts: Sequence[_Part], norm: Launch | None) -> _Joint | None:
         """The launch of these products, where what it reads is there before the first of them."""
+        followed = self._followed(parts)
+        if followed is not None:
+            joint = self._joint_of(parts, followed, norm)
+            if joint is not None:
+                return joint
+        return self._joint_of(parts, (None,) * len(parts), norm)
+
+    def _joint_of(
+        self, parts: Sequence[_Part], followed: Sequence[_Followed | None], norm: Launch | None
+    ) -> _Joint | None:
         first = min(at for part in parts for at in part.numbers)
         inputs = _Inputs()
-        lhs = parts[0].last.inputs[0]
-        for name in (lhs,) if norm is None else norm.inputs:
-            inputs.names.append(name)
+        inputs.names += (parts[0].last.inputs[0],) if norm is None else norm.inputs
         row_inputs = len(inputs.names)
-        products = tuple(_product(part, inputs) for part in parts)
+        products = []
+        for part, after in zip(parts, followed, strict=True):
+            product = _product(part, inputs) if after is None else _halved(part, after, inputs)
+            if product is None:
+                return None
+            products.append(product)
         if len(inputs.names) > _MOST_INPUTS:
             return None
-        if any(self._places.get(name, -1) >= first for name in inputs.names):
+        views = self._views_before(inputs.names, first)
+        if views is None:
             return None
-        launches = [*([norm] if norm else []), *(it for part in parts for it in part.launches)]
+        lasts = [
+            part.last if after is None else after.last
+            for part, after in zip(parts, followed, strict=True)
+        ]
+        launches = [
+            *([norm] if norm else []),
+            *(it for part in parts for it in part.launches),
+            *(it for after in followed if after is not None for it in after.launches),
+        ]
+        replaced = {at for part in parts for at in part.numbers}
+        replaced |= {at for after in followed if after is not None for at in after.numbers}
+        if not self._may_come_first([it.result for it in lasts], first, replaced):
+            return None
         sources = dict.fromkeys(it for launch in launches for it in launch.kernel.sources)
         kernel = Kernel(
             name="",
@@ -248,11 +309,11 @@ class _Finder:
             anchor=JointProducts(
                 rows=None if norm is None else norm.kernel.anchored(RowProgram),
                 row_inputs=row_inputs,
-                products=products,
+                products=tuple(products),
             ),
             inputs=tuple(self._graph[name].type for name in inputs.names),
             epilogue=None,
-            outputs=tuple(part.last.kernel.output for part in parts),
+            outputs=tuple(it.kernel.output for it in lasts),
             operators=merge_operators(*(it.kernel.operators for it in launches)),
             sources=tuple(sources),
             config=launches[-1].kernel.config,
@@ -261,12 +322,176 @@ class _Finder:
         if not configs:
             return None
         launch = Launch(
-            results=tuple(part.last.result for part in parts),
+            results=tuple(it.result for it in lasts),
             kernel=replace(kernel, config=configs[0][1]),
             inputs=tuple(inputs.names),
         )
-        replaced = frozenset(at for part in parts for at in part.numbers)
-        return _Joint(launch=launch, first=first, replaced=replaced)
+        return _Joint(launch=launch, first=first, replaced=frozenset(replaced), views=views)
+
+    def _views_before(self, names: Sequence[str], first: int) -> tuple[int, ...] | None:
+        """The views among the steps from number `first` on that make these values of what is there
+        before; None where one is no such view."""
+        found = set[int]()
+        left = list(names)
+        for name in left:
+            at = self._places.get(name, -1)
+            if at < first:
+                continue
+            step = self._steps[at]
+            if not isinstance(step, Reinterpret):
+                return None
+            found.add(at)
+            left.append(step.input)
+        return tuple(sorted(found))
+
+    def _followed(self, parts: Sequence[_Part]) -> tuple[_Followed, ...] | None:
+        """What is made of the products in halves of runs of columns; None where nothing is."""
+        if any(len(part.launches) > 1 for part in parts):
+            return None
+        found = [self._after(part.last) for part in parts]
+        if not any(found):
+            return None
+        pairs = zip(parts, found, strict=True)
+        made = [_as_it_is(part.last) if after is None else after for part, after in pairs]
+        return tuple(it for it in made if it is not None) if all(made) else None
+
+    def _after(self, launch: Launch) -> _Followed | None:
+        """The launch that alone reads a product, through views, and the copy of what it makes."""
+        sizes = Sizes()
+        numbers = sizes.of(launch.kernel.output.shape)
+        if numbers is None or not isinstance(launch.kernel.epilogue, Accumulator):
+            return None
+        seen, names, steps = {launch.result: contiguous(numbers)}, [launch.result], set[int]()
+        readers: set[int] = set()
+        for name in names:
+            if name in self._shown:
+                return None
+            for at in self._readers.get(name, ()):
+                step = self._steps[at]
+                if isinstance(step, Launch):
+                    readers.add(at)
+                    continue
+                if not isinstance(step, Reinterpret):
+                    return None
+                own = sizes.of(step.type.shape)
+                view = None if own is None else viewed(seen[name], step.map, own)
+                if view is None:
+                    return None
+                seen[step.result] = view
+                names.append(step.result)
+                steps.add(at)
+        last = self._pointwise(readers)
+        if last is None:
+            return None
+        read = {at: seen[name] for at, name in enumerate(last.inputs) if name in seen}
+        made = halves_of(last.kernel.output.shape, seen[launch.result], read, sizes)
+        is_split = made is not None and made.halves.shape != last.kernel.output.shape
+        if made is None or (is_split and len(read) < len(last.inputs)):
+            return None
+        followed = _Followed(launches=(last,), made=made, numbers=frozenset(steps | readers))
+        return self._with_copy(followed)
+
+    def _with_copy(self, own: _Followed) -> _Followed:
+        """The same with the copy that alone reads the result, as one that is written in place."""
+        copied, numbers = own.last.result, set(own.numbers)
+        for _ in range(2):
+            readers = self._readers.get(copied, set())
+            if copied in self._shown or len(readers) != 1:
+                return own
+            numbers |= readers
+            step = self._steps[min(readers)]
+            if isinstance(step, Reinterpret) and isinstance(step.map, Reshape):
+                copied = step.result
+                continue
+            copy = self._pointwise(readers)
+            is_copy = copy is not None and isinstance(copy.kernel.epilogue, Operand)
+            if (
+                copy is None
+                or not is_copy
+                or not is_split_of(copy.kernel.output.shape, own.made.halves)
+            ):
+                return own
+            return replace(own, launches=(*own.launches, copy), numbers=frozenset(numbers))
+        return own
+
+    def _pointwise(self, numbers: Set[int]) -> Launch | None:
+        """The only one of these steps, if it computes element by element, of tensors."""
+        if len(numbers) != 1:
+            return None
+        (number,) = numbers
+        step = self._steps[number]
+        if not isinstance(step, Launch) or step.kernel.family != POINTWISE.name:
+            return None
+        kernel = step.kernel
+        sizes = [it for expr in kernel.expressions for it in walk(expr) if isinstance(it, Size)]
+        are_tensors = all(isinstance(it, TensorType) for it in kernel.inputs)
+        is_movable = self._fixed.isdisjoint((*step.inputs, *step.results))
+        return step if are_tensors and is_movable and not sizes else None
+
+    def _may_come_first(self, results: Sequence[str], first: int, replaced: Set[int]) -> bool:
+        """Whether the results may be there before step number `first`: what is written in place is
+        not written before others have read, or written, what was there."""
+        users = self._graph.users()
+        writes = [
+            node
+            for name in results
+            for node in map(self._graph.__getitem__, users.get(name, ()))
+            if isinstance(node.kind, Write)
+        ]
+        if not writes:
+            return True
+        paths = [it.kind.path for it in writes if isinstance(it.kind, Write)]
+        last = max(self._places[name] for name in results)
+        between = [
+            it
+            for at, it in enumerate(self._steps[first:last], first)
+            if at not in replaced and not isinstance(it, Reinterpret)
+        ]
+        return len(set(paths)) == len(paths) and not any(
+            name in self._fixed or isinstance(self._graph[user].kind, Write)
+            for it in between
+            for name in (it.results if isinstance(it, Launch) else (it.result,))
+            for user in (name, *users.get(name, ()))
+        )
+
+
+def _as_it_is(launch: Launch) -> _Followed | None:
+    """A product whose own result is the last."""
+    assert launch.kernel.epilogue is not None
+    made = plain(launch.kernel.output, Sizes())
+    if made is None or any(isinstance(it, Operand) for it in walk(launch.kernel.epilogue)):
+        return None
+    return _Followed(launches=(), made=made, numbers=frozenset(), product=launch)
+
+
+def _halved(part: _Part, after: _Followed, inputs: _Inputs) -> JointProduct | None:
+    """A result in halves."""
+    kernel = part.last.kernel
+    contract, factor = kernel.anchored(Contract), inputs.index(part.last.inputs[1])
+    if after.launches:
+        made = after.launches[0]
+        assert made.kernel.epilogue is not None
+        found = epilogues_of(
+            after.made,
+            made.kernel.epilogue,
+            kernel.output.dtype,
+            lambda at: inputs.index(made.inputs[at]),
+        )
+    else:
+        found = tuple(_numbered(kernel.epilogue, number) for number in range(2))
+    if found is None:
+        return None
+    return JointProduct(
+        contract=contract, factors=(factor,), epilogues=found, halves=after.made.halves
+    )
+
+
+def _numbered(epilogue: Expr | None, number: int) -> Expr:
+    """The epilogue of another accumulator."""
+    assert epilogue is not None
+    return transform(
+        epilogue, lambda it: Accumulator(it.dtype, number) if isinstance(it, Accumulator) else it
+    )
 
 
 def _is_simple(expressions: Sequence[Expr]) -> bool:
@@ -285,7 +510,7 @@ def _product(part: _Part, inputs: _Inputs) -> JointProduct:
         made = {launch.result: _rounded(value, launch.kernel.output.dtype)}
         last = value
     contract = part.last.kernel.anchored(Contract)
-    return JointProduct(contract=contract, factors=factors, epilogue=last)
+    return JointProduct(contract=contract, factors=factors, epilogues=(last,))
 
 
 def _placed(launch: Launch, number: int, made: Mapping[str, Expr], inputs: _Inputs) -> Expr:

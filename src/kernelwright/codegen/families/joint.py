@@ -7,24 +7,29 @@ from kernelwright.codegen.families.rows import program_fields
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import Functor, camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
-from kernelwright.codegen.spelling import COMPUTED, STORED, Written, before_storing
-from kernelwright.ir.joint import JointConfig, JointProduct, JointProducts
+from kernelwright.codegen.spelling import COMPUTED, STORED, before_storing
+from kernelwright.ir.expr import Accumulator, walk
+from kernelwright.ir.joint import Halves, JointConfig, JointProduct, JointProducts
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.families.joint import extras_of, rows_kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """One result: its functor, and what its launcher describes."""
+    """One result: its functors, and what its launcher describes."""
 
-    functor: Functor
-    types: str
-    """Template arguments after the number of factors and the functor: of what joins it."""
-    out_type: str
+    functors: tuple[Functor, ...]
+    """For the whole, or for each half."""
+    name: str
     out: str
+    """C++ type of its elements."""
+    extras: tuple[str, ...]
+    """C++ types of what joins it."""
     factors: str
-    joining: str
+    tensors: str
+    """The result in its layout, and what joins it."""
+    layout: str
 
 
 def emit(kernel: Kernel) -> KernelText:
@@ -40,7 +45,7 @@ def emit(kernel: Kernel) -> KernelText:
         element=STORED[_element(kernel).dtype],
         row_names=", ".join(names[: joint.row_inputs]),
         results=results,
-        factors=len(joint.products[0].factors),
+        sums=joint.products[0].sums,
         arguments=read_inputs(kernel, names, ()),
         settings=kernel.configured(JointConfig),
     )
@@ -54,19 +59,35 @@ def _element(kernel: Kernel) -> TensorType:
 
 
 def _result(kernel: Kernel, number: int) -> _Result:
-    product = kernel.anchored(JointProducts).products[number]
-    extras = extras_of(product)
-    joining = ", ".join(operand_name(at) for at in extras)
+    product, output = kernel.anchored(JointProducts).products[number], kernel.outputs[number]
+    extras, name = extras_of(product), f"out{number}"
     kinds = [kernel.inputs[at] for at in extras]
-    types = [STORED[it.dtype] for it in kinds if isinstance(it, TensorType)]
+    halves = product.halves
+    placed = name
+    if halves is not None and len(halves.shape) > output.rank:
+        placed = f"in_halves({name}, {halves.half})"
     return _Result(
-        functor=_functor(kernel, product, number),
-        types="".join(f", {it}" for it in types),
-        out_type=STORED[kernel.outputs[number].dtype],
-        out=f"out{number}",
+        functors=tuple(
+            _functor(kernel, product, number, half) for half in range(len(product.epilogues))
+        ),
+        name=name,
+        out=STORED[output.dtype],
+        extras=tuple(STORED[it.dtype] for it in kinds if isinstance(it, TensorType)),
         factors=", ".join(_factor(product, at) for at in product.factors),
-        joining="".join(f", {it}" for it in joining.split(", ") if it),
+        tensors=", ".join((placed, *map(operand_name, extras))),
+        layout=f"plain_layout({name})" if halves is None else _layout(halves),
     )
+
+
+def _layout(halves: Halves) -> str:
+    """`JointLayout` of a result in halves: its dimensions counted from the end."""
+
+    def from_end(dim: int | None) -> int:
+        return 0 if dim is None else len(halves.shape) - dim
+
+    rows = ", ".join(str(from_end(dim)) for dim in halves.rows)
+    dims = (halves.inner, halves.outer, halves.half)
+    return f"{{{{{rows}}}, {', '.join(str(from_end(dim)) for dim in dims)}}}"
 
 
 def _factor(product: JointProduct, at: int) -> str:
@@ -76,25 +97,29 @@ def _factor(product: JointProduct, at: int) -> str:
     return f"turned({name})" if is_turned else name
 
 
-def _functor(kernel: Kernel, product: JointProduct, number: int) -> Functor:
-    """The result's functor, called with its sums and what joins them."""
-    writer = ExpressionWriter(kernel.inputs, (product.epilogue,), operand_name)
-    value = before_storing(writer.write(product.epilogue), kernel.outputs[number].dtype)
+def _functor(kernel: Kernel, product: JointProduct, number: int, half: int) -> Functor:
+    """The functor of a result or of a half of it, called with the sums and what joins them."""
+    epilogue, dtype = product.epilogues[half], kernel.outputs[number].dtype
+    writer = ExpressionWriter(kernel.inputs, (epilogue,), operand_name)
+    value = before_storing(writer.write(epilogue), dtype)
+    used = {str(part) for part in walk(epilogue)}
     computed = COMPUTED[_element(kernel).dtype]
-    sums = [f"{computed} acc{at or ''}" for at in range(len(product.factors))]
+    sums = [str(Accumulator(DType.F32, at)) for at in range(product.sums)]
+    named = [f"{computed} {it}" if it in used else computed for it in sums]
     extras = []
     for at in extras_of(product):
         kind = kernel.inputs[at]
         assert isinstance(kind, TensorType)
         extras.append(f"{COMPUTED[kind.dtype]} {operand_name(at)}")
+    which = "" if product.halves is None else ("First", "Second")[half]
     return Functor(
-        name=f"{camel_case(kernel.name)}Result{number}",
+        name=f"{camel_case(kernel.name)}{which}Result{number}",
         members=(),
         is_located=False,
-        parameters=(*sums, *extras),
-        result=COMPUTED[kernel.outputs[number].dtype],
+        parameters=(*named, *extras),
+        result=COMPUTED[dtype],
         statements=tuple(writer.statements),
-        value=Written(value.text).text,
+        value=value.text,
     )
 
 

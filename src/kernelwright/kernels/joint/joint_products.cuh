@@ -9,7 +9,8 @@
 // share K and add their sums in order in the end, so that every run comes to the same bits.
 //
 // A result may be made of several products with factors of one shape, as SwiGLU is of two: they are
-// the accumulators of its functor.
+// the accumulators of its functor. Or its columns come in runs of two halves, and of both an
+// element of each is made, as by rotary embedding: then the accumulators are a column of each half.
 //
 // A config has
 //   LOADS            of 32 neighbours along K of each column that a warp has under way
@@ -27,34 +28,44 @@
 
 constexpr int JOINT_COLUMNS = 8;  // of a turn
 
-// One result of functor(sums..., extras...). OUT: its type; Extra: those of what joins it.
-template <class Out_, int FACTORS_, class Functor_, class... Extra_>
+// One result. Functors: for the whole or for each half, called with the sums and what joins them.
+template <class Out_, class Functors_, class... Extra_>
 struct JointProduct {
   using Out = Out_;
-  using Functor = Functor_;
+  using Functors = Functors_;
   using Extras = Pack<const Extra_*...>;
   using Indices = std::index_sequence_for<Extra_...>;
-  static constexpr int FACTORS = FACTORS_, OPERANDS = 1 + static_cast<int>(sizeof...(Extra_));
+  static constexpr int OPERANDS = 1 + static_cast<int>(sizeof...(Extra_));
+  static constexpr int HALVES = PackTraits<Functors>::SIZE;
 };
 
-// A factor: `data[column * column_stride + k * k_stride]`.
+// Which dimensions of a result are what, counted from the end; 0: none, of size 1.
+struct JointLayout {
+  int rows[MAX_RANK] = {};  // for each dimension of the rows
+  int inner = 1;            // columns, within their half where there are halves
+  int outer = 0;            // runs of two halves
+  int half = 0;
+};
+
+// A factor: element k of a column is `data[column * column_stride + k * k_stride]`.
 struct JointFactor {
   const void* data = nullptr;
-  int64_t column_stride = 0, k_stride = 0;
+  int64_t column_stride = 0, run_stride = 0, k_stride = 0;
 };
 
 // A result and what joins it: their row strides stand with those of all others.
-template <class Product>
+template <int FACTORS, class Product>
 struct JointResult {
-  static constexpr int FACTORS = Product::FACTORS, OPERANDS = Product::OPERANDS;
-  typename Product::Functor functor;
-  int64_t n = 0;
+  static constexpr int OPERANDS = Product::OPERANDS;
+  typename Product::Functors functors;
+  int64_t columns = 0;  // of the result, or of its halves
+  int64_t inner = 1;    // of them in a run
   JointFactor factors[FACTORS];
   void* data[OPERANDS] = {};
-  int64_t column_strides[OPERANDS] = {};
+  int64_t column_strides[OPERANDS] = {}, run_strides[OPERANDS] = {}, half_strides[OPERANDS] = {};
 
   __host__ __device__ __forceinline__ int64_t turns() const {
-    return (n + JOINT_COLUMNS - 1) / JOINT_COLUMNS;
+    return (columns + JOINT_COLUMNS - 1) / JOINT_COLUMNS;
   }
 };
 
@@ -68,17 +79,14 @@ __host__ __device__ constexpr int first_joint_operand() {
   }
 }
 
-// Rows_: what fills shared memory (joint_rows.cuh).
-template <class Rows_, class... Product>
+// Rows_: what fills shared memory (joint_rows.cuh). FACTORS_: accumulators of an element.
+template <class Rows_, int FACTORS_, class... Product>
 struct JointProblem {
   using Rows = Rows_;
   using T = typename Rows::Element;
   using Products = Pack<Product...>;
-  static constexpr int COUNT = sizeof...(Product);
-  static constexpr int FACTORS = pack_item_t<0, Products>::FACTORS;
+  static constexpr int COUNT = sizeof...(Product), FACTORS = FACTORS_;
   static constexpr int OPERANDS = (0 + ... + Product::OPERANDS);
-  static_assert((true && ... && (Product::FACTORS == FACTORS)),
-                "a turn has as many sums as others");
   static_assert(sizeof(T) == 2, "the factors have 16 bits");
 
   Rows rows;
@@ -86,44 +94,65 @@ struct JointProblem {
   int64_t k;
   int64_t turns = 0;  // of all results
   bool has_vectors;   // eight neighbours along K are one aligned access
-  Pack<JointResult<Product>...> results;
+  Pack<JointResult<FACTORS, Product>...> results;
 
-  // A result (..., n) and its factors (n, k); what joins it broadcasts to it.
-  template <int INDEX, size_t FACTORS_GIVEN, size_t TENSORS>
-  void describe(const Tensor (&factors)[FACTORS_GIVEN], const Tensor (&tensors)[TENSORS]) {
+  // How operands move along each dimension of the rows.
+  struct Lines {
+    int64_t sizes[MAX_RANK];
+    int64_t steps[MAX_RANK][OPERANDS] = {};
+    Lines() {
+      for (int64_t& size : sizes) size = 1;
+    }
+  };
+
+  // Result number INDEX, whose factors are (n, k); what joins it broadcasts to it.
+  template <int INDEX, size_t GIVEN, size_t TENSORS>
+  void describe(const Tensor (&factors)[GIVEN], const Tensor (&tensors)[TENSORS],
+                const JointLayout& layout, Lines& lines) {
+    using Own = pack_item_t<INDEX, Products>;
+    static_assert(TENSORS == Own::OPERANDS, "a result has a tensor for each operand");
+    static_assert(GIVEN == (Own::HALVES == 1 ? FACTORS : 1), "halves have one factor");
     auto& result = get<INDEX>(results);
-    static_assert(FACTORS_GIVEN == FACTORS && TENSORS == pack_item_t<INDEX, Products>::OPERANDS,
-                  "a result has its factors, and a tensor for each operand");
-    const int rank = tensors[0].rank;
-    result.n = tensors[0].sizes[rank - 1];
+    const Tensor& out = tensors[0];
+    result.inner = size_of(out, layout.inner);
+    result.columns = result.inner * size_of(out, layout.outer);
     turns += result.turns();
     for (int f = 0; f < FACTORS; ++f) {
-      const Tensor& own = factors[f];
-      result.factors[f] = {own.data, own.strides[0], own.strides[1]};
-      has_vectors = has_vectors && own.strides[1] == 1 && own.strides[0] % JOINT_WIDTH == 0 &&
+      const Tensor& own = factors[Own::HALVES == 1 ? f : 0];
+      const int64_t step = own.strides[0];
+      const int64_t shift = Own::HALVES == 1 ? 0 : f * result.inner * step;
+      result.factors[f] = {static_cast<const T*>(own.data) + shift, step,
+                           Own::HALVES * result.inner * step, own.strides[1]};
+      has_vectors = has_vectors && own.strides[1] == 1 && step % JOINT_WIDTH == 0 &&
                     reinterpret_cast<uintptr_t>(own.data) % 16 == 0;
     }
     for (size_t o = 0; o < TENSORS; ++o) {
       result.data[o] = tensors[o].data;
-      result.column_strides[o] = stride_of(tensors[o], 1);
+      result.column_strides[o] = stride_of(tensors[o], layout.inner);
+      result.run_strides[o] = stride_of(tensors[o], layout.outer);
+      result.half_strides[o] = stride_of(tensors[o], layout.half);
+      for (int d = 0; d < MAX_RANK; ++d) {
+        constexpr int FIRST = first_joint_operand<INDEX, Products>();
+        lines.steps[d][FIRST + o] = stride_of(tensors[o], layout.rows[d]);
+        if (o == 0 && layout.rows[d] > 0) lines.sizes[d] = size_of(out, layout.rows[d]);
+      }
     }
   }
 
-  // The dimensions of all results but for the last ones.
-  void describe_places(const Tensor (&tensors)[OPERANDS]) {
-    for (int from_end = tensors[0].rank; from_end > 1; --from_end) {
-      int64_t steps[OPERANDS];
-      for (int o = 0; o < OPERANDS; ++o) steps[o] = stride_of(tensors[o], from_end);
-      places.append(tensors[0].sizes[tensors[0].rank - from_end], steps);
-    }
+  // To be called once, when all results are there.
+  void set_places(const Lines& lines) {
+    for (int d = 0; d < MAX_RANK; ++d) places.append(lines.sizes[d], lines.steps[d]);
     places.prepare();
   }
 
  private:
-  // Of a dimension counted from the end; a missing one and one of size 1 never move.
+  // Of a dimension counted from the end; one that is not there and one of size 1 never move.
   static int64_t stride_of(const Tensor& tensor, int from_end) {
     const int own = tensor.rank - from_end;
-    return own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+    return from_end == 0 || own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+  }
+  static int64_t size_of(const Tensor& tensor, int from_end) {
+    return from_end == 0 ? 1 : tensor.sizes[tensor.rank - from_end];
   }
 };
 
@@ -149,50 +178,62 @@ struct alignas(16) JointWords {
   uint32_t word[4];
 };
 
-// The columns of a turn.
-template <int FACTORS>
+// The columns of a turn, of which every four lanes have one.
+template <class T, int FACTORS>
 struct JointColumns {
-  JointFactor factors[FACTORS];
+  const T* own[FACTORS];
+  int64_t k_strides[FACTORS];
   int64_t first = 0;
-  int there = 0;  // columns of the result from the first one on
+  bool exists = false;
 
-  // Eight neighbours along K of a column to where this thread alone reads them, or zeros.
-  template <bool VECTORS, class T>
-  __device__ __forceinline__ void fetch(int factor, int column, int64_t at, int64_t k,
-                                        JointWords* to) const {
-    const JointFactor& own = factors[factor];
-    const bool exists = column < there && at < k;
-    const T* const from =
-        static_cast<const T*>(own.data) + (first + (exists ? column : 0)) * own.column_stride;
+  // Eight neighbours along K to where this thread alone reads them, or zeros.
+  template <bool VECTORS>
+  __device__ __forceinline__ void fetch(int factor, int64_t at, int64_t k, JointWords* to) const {
+    const bool is_there = exists && at < k;
     if constexpr (VECTORS) {
-      copy_async<16>(to, from + (exists ? at : 0), exists);
+      copy_async<16>(to, own[factor] + (is_there ? at : 0), is_there);
     } else {
       T run[JOINT_WIDTH] = {};
 #pragma unroll
       for (int i = 0; i < JOINT_WIDTH; ++i) {
-        if (exists && at + i < k) run[i] = from[(at + i) * own.k_stride];
+        if (is_there && at + i < k) run[i] = own[factor][(at + i) * k_strides[factor]];
       }
       memcpy(to, &run, sizeof(run));
     }
   }
+
+  // The lines of the columns, on their way while the kernel before ends.
+  __device__ __forceinline__ void ask_for(int64_t k, int threads) const {
+    if (!exists) return;
+    const int thread = threadIdx.x / 32 * 4 + threadIdx.x % 4;
+#pragma unroll
+    for (int f = 0; f < FACTORS; ++f) prefetch_rows(own[f], 0, 1, k, thread, threads / 8);
+  }
 };
 
-// Where turn number `turn` of all results is: the columns, and in `product` whose they are.
+// Where turn number `turn` of all results is: this lane's column, and in `product` whose it is.
 template <class Problem>
-__device__ __forceinline__ JointColumns<Problem::FACTORS> joint_columns(const Problem& problem,
-                                                                        int64_t turn,
-                                                                        int& product) {
-  JointColumns<Problem::FACTORS> found;
+__device__ __forceinline__ JointColumns<typename Problem::T, Problem::FACTORS> joint_columns(
+    const Problem& problem, int64_t turn, int& product) {
+  using T = typename Problem::T;
+  JointColumns<T, Problem::FACTORS> found;
   repeat<Problem::COUNT>([&](auto index) {
     const auto& result = get<index>(problem.results);
     const int64_t turns = result.turns();
     if (turn >= 0 && turn < turns) {
       product = index;
       found.first = turn * JOINT_COLUMNS;
-      const int64_t left = result.n - found.first;
-      found.there = left < JOINT_COLUMNS ? static_cast<int>(left) : JOINT_COLUMNS;
+      const int64_t column = found.first + threadIdx.x % 32 / 4;
+      found.exists = column < result.columns;
+      const int64_t run = found.exists ? column / result.inner : 0;
+      const int64_t place = found.exists ? column - run * result.inner : 0;
 #pragma unroll
-      for (int f = 0; f < Problem::FACTORS; ++f) found.factors[f] = result.factors[f];
+      for (int f = 0; f < Problem::FACTORS; ++f) {
+        const JointFactor& own = result.factors[f];
+        found.own[f] =
+            static_cast<const T*>(own.data) + run * own.run_stride + place * own.column_stride;
+        found.k_strides[f] = own.k_stride;
+      }
     }
     turn -= turns;
   });
@@ -212,7 +253,7 @@ struct JointWork {
 
   // Sends for what a warp reads at once of the columns, from `step` along K on.
   template <bool VECTORS>
-  __device__ __forceinline__ void fetch(const JointColumns<Tile::FACTORS>& columns, int64_t step,
+  __device__ __forceinline__ void fetch(const JointColumns<T, Tile::FACTORS>& columns, int64_t step,
                                         int64_t k) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -220,7 +261,7 @@ struct JointWork {
       const int64_t at = step + load * Tile::RUN + lane % 4 * JOINT_WIDTH;
 #pragma unroll
       for (int f = 0; f < Tile::FACTORS; ++f) {
-        columns.template fetch<VECTORS, T>(f, lane / 4, at, k, slot(load, f));
+        columns.template fetch<VECTORS>(f, at, k, slot(load, f));
       }
     }
     commit_copies();
@@ -282,14 +323,15 @@ __device__ __forceinline__ void fill_joint_rows(const Problem& problem, int64_t 
 }
 
 // The result of one element: `at` is where each of the operands has it.
-template <class Result, class Product, int FACTORS, size_t... F, size_t... E>
-__device__ __forceinline__ void store_joint(const Result& result, Product,
-                                            const float (&sums)[FACTORS], const int64_t* at,
+template <class Product, class Functor, int FACTORS, size_t... F, size_t... E>
+__device__ __forceinline__ void store_joint(void* const (&data)[Product::OPERANDS],
+                                            const Functor& functor, const float (&sums)[FACTORS],
+                                            const int64_t (&at)[Product::OPERANDS],
                                             std::index_sequence<F...>, std::index_sequence<E...>) {
   using Out = typename Product::Out;
   using Extras = typename Product::Extras;
-  static_cast<Out*>(result.data[0])[at[0]] = narrow<Out>(result.functor(
-      sums[F]..., widen(static_cast<pack_item_t<E, Extras>>(result.data[1 + E])[at[1 + E]])...));
+  static_cast<Out*>(data[0])[at[0]] = narrow<Out>(
+      functor(sums[F]..., widen(static_cast<pack_item_t<E, Extras>>(data[1 + E])[at[1 + E]])...));
 }
 
 template <class Tile, class Problem>
@@ -304,8 +346,9 @@ __device__ __forceinline__ void finish_joint(const Problem& problem, const float
 #pragma unroll
     for (int warp = 0; warp < Tile::WARPS; ++warp) {
 #pragma unroll
-      for (int f = 0; f < Tile::FACTORS; ++f)
+      for (int f = 0; f < Tile::FACTORS; ++f) {
         sums[f] += parts[(warp * Tile::FACTORS + f) * EACH + i];
+      }
     }
     int64_t offsets[Problem::OPERANDS] = {};
     problem.places.locate(row, ~0u, offsets);
@@ -313,31 +356,20 @@ __device__ __forceinline__ void finish_joint(const Problem& problem, const float
       using Product = pack_item_t<index, Products>;
       constexpr int FIRST = first_joint_operand<index, Products>();
       const auto& result = get<index>(problem.results);
-      if (product != index || column >= result.n) return;
-      int64_t at[Product::OPERANDS];
+      if (product != index || column >= result.columns) return;
+      const int64_t run = column / result.inner, place = column - run * result.inner;
+      repeat<Product::HALVES>([&](auto half) {
+        int64_t at[Product::OPERANDS];
 #pragma unroll
-      for (int o = 0; o < Product::OPERANDS; ++o) {
-        at[o] = offsets[FIRST + o] + column * result.column_strides[o];
-      }
-      store_joint(result, Product(), sums, at, std::make_index_sequence<Tile::FACTORS>(),
-                  typename Product::Indices());
+        for (int o = 0; o < Product::OPERANDS; ++o) {
+          at[o] = offsets[FIRST + o] + place * result.column_strides[o] +
+                  run * result.run_strides[o] + half * result.half_strides[o];
+        }
+        store_joint<Product>(result.data, get<half>(result.functors), sums, at,
+                             std::make_index_sequence<Tile::FACTORS>(),
+                             typename Product::Indices());
+      });
     });
-  }
-}
-
-// Asks for the lines of the block's first columns.
-template <class Tile>
-__device__ __forceinline__ void ask_for_columns(const JointColumns<Tile::FACTORS>& columns,
-                                                int64_t k) {
-  constexpr int64_t LINE = JOINT_LINE / sizeof(typename Tile::T);
-  const int64_t lines = (k + LINE - 1) / LINE;
-  for (int64_t i = threadIdx.x; i < columns.there * lines; i += Tile::THREADS) {
-    const int64_t column = columns.first + i / lines, at = i % lines * LINE;
-#pragma unroll
-    for (int f = 0; f < Tile::FACTORS; ++f) {
-      const JointFactor& own = columns.factors[f];
-      prefetch(static_cast<const typename Tile::T*>(own.data) + column * own.column_stride + at);
-    }
   }
 }
 
@@ -360,7 +392,7 @@ __device__ __forceinline__ void joint_products(const Problem& problem) {
   int64_t unit = blockIdx.x, filled = -1;
   auto columns = joint_columns(problem, unit % turns, product);
   if constexpr (VECTORS) {
-    ask_for_columns<Tile>(columns, k);
+    columns.ask_for(k, Tile::THREADS);
     problem.rows.ask_for();
   }
   wait_for_previous_kernel();
@@ -406,6 +438,27 @@ __device__ __forceinline__ void joint_products(const Problem& problem) {
 }
 
 // --- Host --------------------------------------------------------------------------------------
+
+// The layout of a product's own result.
+inline JointLayout plain_layout(const Tensor& out) {
+  JointLayout layout;
+  for (int d = 0; d < out.rank - 1; ++d) layout.rows[d] = out.rank - d;
+  return layout;
+}
+
+// A tensor of which dimension `dim` is two: halves, and places in a half.
+inline Tensor in_halves(const Tensor& tensor, int dim) {
+  Tensor result = tensor;
+  result.rank = tensor.rank + 1;
+  for (int d = tensor.rank; d > dim; --d) {
+    result.sizes[d] = tensor.sizes[d - 1];
+    result.strides[d] = tensor.strides[d - 1];
+  }
+  result.sizes[dim] = 2;
+  result.sizes[dim + 1] = tensor.sizes[dim] / 2;
+  result.strides[dim] = tensor.strides[dim] * (tensor.sizes[dim] / 2);
+  return result;
+}
 
 // A matrix with its dimensions in the other order.
 inline Tensor turned(const Tensor& matrix) {

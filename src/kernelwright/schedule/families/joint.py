@@ -21,7 +21,7 @@ from kernelwright.schedule.families.family import (
     computed,
 )
 from kernelwright.schedule.families.rows import ROWS
-from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops
+from kernelwright.schedule.gemm_work import PRODUCT_UNITS
 
 _CONFIGS = (
     # runs of K under way, warps, blocks of a multiprocessor
@@ -54,14 +54,14 @@ def rows_kernel(kernel: Kernel) -> Kernel | None:
 
 def extras_of(product: JointProduct) -> tuple[int, ...]:
     """Indices of the kernel's inputs that join a result, ascending."""
-    read = {part.index for part in walk(product.epilogue) if isinstance(part, Operand)}
+    parts = (part for it in product.epilogues for part in walk(it))
+    read = {part.index for part in parts if isinstance(part, Operand)}
     return tuple(sorted(read))
 
 
 def joint_configs(kernel: Kernel, machine: Machine) -> tuple[tuple[float, JointConfig], ...]:
     """Those that multiprocessors have room for, with their modelled seconds, best first."""
-    joint = kernel.anchored(JointProducts)
-    factors, room = len(joint.products[0].factors), machine.shared_memory_per_block
+    factors, room = _sums(kernel), machine.shared_memory_per_block
     found = []
     for loads, warps, resident in _CONFIGS:
         config = JointConfig(
@@ -88,10 +88,14 @@ def _seconds_of(kernel: Kernel, config: JointConfig, machine: Machine) -> float:
     """Reading the factors once, and the rows once for each block, which makes them before its
     turns; each turn waits for one step after the other."""
     rates, joint = machine.few, kernel.anchored(JointProducts)
-    depth, rows = _depth(kernel), prod(dim.hint for dim in kernel.outputs[0].shape[:-1])
+    depth, rows, sums = _depth(kernel), _rows(kernel), _sums(kernel)
     tiles = ceil(rows / config.ROWS)
-    turns = tiles * sum(ceil(it.shape[-1].hint / config.COLUMNS) for it in kernel.outputs)
-    fitting = config.room // _shared_bytes(config, depth, rows, len(joint.products[0].factors))
+    columns = [it.numel_hint // max(1, rows) for it in kernel.outputs]
+    shares = [1 if it.halves is None else 2 for it in joint.products]
+    turns = tiles * sum(
+        ceil(count / (share * config.COLUMNS)) for count, share in zip(columns, shares, strict=True)
+    )
+    fitting = config.room // _shared_bytes(config, depth, rows, sums)
     blocks = min(turns, min(config.resident, fitting) * config.multiprocessors)
     inputs = [it for it in kernel.inputs if isinstance(it, TensorType)]
     once = sum(it.bytes_hint for it in (*inputs, *kernel.outputs))
@@ -104,6 +108,20 @@ def _seconds_of(kernel: Kernel, config: JointConfig, machine: Machine) -> float:
     steps = ceil(depth / (config.loads * config.RUN * config.warps))
     made = ceil(min(rows, config.ROWS) / config.warps) if joint.rows is not None else 0
     return machine.launches.product_seconds + (steps + made) * rates.step_seconds + moving
+
+
+def _sums(kernel: Kernel) -> int:
+    """Accumulators of each element, of every product as many."""
+    return kernel.anchored(JointProducts).products[0].sums
+
+
+def _rows(kernel: Kernel) -> int:
+    joint = kernel.anchored(JointProducts)
+    if joint.rows is not None:
+        return prod(dim.hint for dim in joint.rows.shape[:-1])
+    rows = kernel.inputs[0]
+    assert isinstance(rows, TensorType)
+    return prod(dim.hint for dim in rows.shape[:-1])
 
 
 def _depth(kernel: Kernel) -> int:
@@ -122,6 +140,10 @@ def _launch(group: Any, graph: Graph, machine: Machine) -> Launch:
     raise AssertionError("its kernels are made of launches (joint_products.py)")
 
 
+def _anywhere(kernel: Kernel) -> bool:
+    return True
+
+
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     return tuple(config for _, config in joint_configs(kernel, machine))
 
@@ -133,14 +155,13 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 def _cost(kernel: Kernel) -> Work:
     joint, flops, products = kernel.anchored(JointProducts), 0, 0
     made = rows_kernel(kernel)
-    rows = kernel.inputs[0] if made is None else made.output
     units: tuple[str, ...] = ()
     for product, output in zip(joint.products, kernel.outputs, strict=True):
-        flops += operations(product.epilogue) * output.numel_hint
+        flops += operations(product.epilogues[0]) * output.numel_hint
         for at in product.factors:
             factor = kernel.inputs[at]
             assert isinstance(factor, TensorType)
-            products += contraction_flops(product.contract, (rows, factor), output)
+            products += 2 * _rows(kernel) * factor.numel_hint
             units = PRODUCT_UNITS.get(factor.dtype, ())
     flops += 0 if made is None else ROWS.cost(made).flops
     return Work(flops=flops + products, products=products, units=units)
@@ -148,9 +169,20 @@ def _cost(kernel: Kernel) -> Work:
 
 def _same_text(kernel: Kernel) -> object:
     joint, made = kernel.anchored(JointProducts), rows_kernel(kernel)
-    own = [(it.contract, it.factors, str(it.epilogue)) for it in joint.products]
+    own = [
+        (it.contract, it.factors, tuple(map(str, it.epilogues)), _layout(it))
+        for it in joint.products
+    ]
     rows = None if made is None else ROWS.same_text(made)
     return (own, joint.row_inputs, rows, kernel.config)
+
+
+def _layout(product: JointProduct) -> object:
+    """What a text says of a result in halves: all but sizes that calls tell."""
+    halves = product.halves
+    if halves is None:
+        return None
+    return (halves.distance, halves.half, halves.inner, halves.outer, halves.rows)
 
 
 def _describe(kernel: Kernel) -> Description:
@@ -164,7 +196,8 @@ def _computations(kernel: Kernel) -> Iterator[str]:
     if made is not None:
         yield from ROWS.describe(made).computes
     for product, output in zip(joint.products, kernel.outputs, strict=True):
-        yield f"{output} = {product.epilogue}, acc of {product}"
+        parts = " and ".join(map(str, product.epilogues))
+        yield f"{output} = {parts}, acc of {product}"
 
 
 JOINT = Family(
@@ -178,4 +211,5 @@ JOINT = Family(
     same_text=_same_text,
     describe=_describe,
     seconds=_seconds,
+    writes_anywhere=_anywhere,
 )
