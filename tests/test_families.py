@@ -149,15 +149,17 @@ def test_few_rows_on_the_emulator(
     _expect_right(replace(compiled, plan=plan), sizes, dtype, tmp_path, run_script)
 
 
+@pytest.mark.timeout(400)  # many kernels are compiled
 def test_joint_products_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     compiled = _compiled("joint", "float16", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
-    assert families == ["joint", "joint", "gemm"] and not compiled.plan.left_to_pytorch
+    assert families == ["joint", "joint"] and not compiled.plan.left_to_pytorch
     # No row, one, and more than a tile of them in several texts.
     sizes = [{"M": m, "TEXTS": texts} for m, texts in [(0, 1), (1, 1), (3, 7)]]
     _expect_right(compiled, sizes, "float16", tmp_path, run_script)
 
 
+@pytest.mark.timeout(400)  # many kernels are compiled
 def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     compiled = _compiled("decode", "bfloat16", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]

@@ -1,4 +1,4 @@
-"""A layer of a model like Llama but for attention: rows of a norm times several factors, twice."""
+"""Rows of a norm times several factors, twice: three results, and one of two products."""
 
 import torch
 from torch import nn
@@ -18,7 +18,6 @@ class Model(nn.Module):
         self.second = nn.LayerNorm(K)
         self.parts = nn.ModuleList(nn.Linear(K, n, bias=n == 9) for n in (K, 9, 1))
         self.gate, self.up = (nn.Linear(K, WIDE, bias=False) for _ in range(2))
-        self.turned = nn.Linear(WIDE, K, bias=False)
         self.to(DTYPE)
 
     def forward(self, x, scale):
@@ -27,7 +26,7 @@ class Model(nn.Module):
         x = x + q * scale
         normed = self.second(x)
         made = F.silu(self.gate(normed)) * self.up(normed)
-        return x + self.turned(made), k, v
+        return made, k, v
 
 
 DTYPE = torch.float32

@@ -33,7 +33,7 @@ class JointProduct:
     """One result: of products of the shared rows, element by element."""
 
     contract: Contract
-    """Of the rows, whose letters are those of the product but for the last, and a factor."""
+    """The rows, whose letters are those of the product but for the last, times a factor."""
     factors: tuple[int, ...]
     """Indices of the kernel's inputs: the factor of each accumulator, in order; of halves the one
     of both."""

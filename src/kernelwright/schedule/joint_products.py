@@ -24,24 +24,15 @@ from kernelwright.ir.expr import (
 )
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.joint import JointConfig, JointProduct, JointProducts
-from kernelwright.ir.kinds import Contract, Reshape, Write
-from kernelwright.ir.plan import Kernel, Launch, Reinterpret, Step, reads
+from kernelwright.ir.kinds import Contract, Write
+from kernelwright.ir.plan import Kernel, Launch, Reinterpret, Step
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.joint import JOINT, joint_configs
-from kernelwright.schedule.families.pointwise import POINTWISE
 from kernelwright.schedule.families.rows import ROWS
-from kernelwright.schedule.joint_halves import (
-    Made,
-    Sizes,
-    contiguous,
-    epilogues_of,
-    halves_of,
-    is_split_of,
-    plain,
-    viewed,
-)
+from kernelwright.schedule.joint_after import Followed, KnownSteps, all_followed
+from kernelwright.schedule.joint_halves import epilogues_of
 from kernelwright.schedule.naming import merge_operators
 
 _MOST_RESULTS = 4
@@ -83,31 +74,11 @@ class _Part:
 
     launches: tuple[Launch, ...]
     numbers: tuple[int, ...]
-    """Of their steps."""
+    """The numbers of their steps."""
 
     @property
     def last(self) -> Launch:
         return self.launches[-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Followed:
-    """What is made of a product in halves."""
-
-    launches: tuple[Launch, ...]
-    """The one that makes it, and the copy of it; none where it is the product itself."""
-    made: Made
-    numbers: frozenset[int]
-    """Of their steps, and of the views between."""
-    product: Launch | None = None
-
-    @property
-    def last(self) -> Launch:
-        """The launch whose result is written."""
-        if self.launches:
-            return self.launches[-1]
-        assert self.product is not None
-        return self.product
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,27 +96,19 @@ class _Inputs:
 class _Finder:
     def __init__(self, graph: Graph, steps: Sequence[Step], machine: Machine) -> None:
         self._graph = graph
-        self._steps = steps
         self._machine = machine
-        self._places: dict[str, int] = {}
-        self._readers: dict[str, set[int]] = {}
-        for at, step in enumerate(steps):
-            for name in step.results if isinstance(step, Launch) else (step.result,):
-                self._places[name] = at
-            for name in reads(step):
-                self._readers.setdefault(name, set()).add(at)
-        updated = (update.value for update in graph.updates)
-        self._shown = {*graph.results, *updated}
-        self._fixed = graph.readers_of_mutable()
+        self._known = KnownSteps.of(graph, steps)
 
     def found(self) -> Iterator[_Joint]:
         """Launches in place of several, each step in one of them."""
         by_rows: dict[str, list[int]] = {}
-        for at, step in enumerate(self._steps):
-            if isinstance(step, Launch) and self._fits(step):
+        for at, step in enumerate(self._known.steps):
+            if isinstance(step, Launch) and _fits(step, self._known.fixed):
                 by_rows.setdefault(step.inputs[0], []).append(at)
         for rows, numbers in by_rows.items():
-            parts = sorted(self._parts(numbers), key=lambda it: (len(it.launches), it.numbers))
+            parts = sorted(
+                _parts(numbers, self._known), key=lambda it: (len(it.launches), it.numbers)
+            )
             norm = self._norm(rows, numbers)
             groups = [
                 tuple(it)[:_MOST_RESULTS] for _, it in groupby(parts, lambda it: len(it.launches))
@@ -154,7 +117,7 @@ class _Finder:
             is_whole = sum(len(it.numbers) for group in groups for it in group) == len(numbers)
             made = [self._joint(it, norm if is_whole else None) for it in groups]
             if norm is not None and is_whole and all(made):
-                norm_place = self._places[rows]
+                norm_place = self._known.places[rows]
                 seconds = sum(
                     JOINT.seconds(it.launch.kernel, self._machine) or 0 for it in made if it
                 )
@@ -174,86 +137,26 @@ class _Finder:
         return (JOINT.seconds(joint.launch.kernel, self._machine) or 0) < apart
 
     def _seconds(self, number: int) -> float:
-        step = self._steps[number]
+        step = self._known.steps[number]
         if not isinstance(step, Launch):
             return 0
         if step.kernel.family == GEMM.name:
             return GEMM.seconds(step.kernel, self._machine) or 0
         return self._machine.launches.added_seconds
 
-    def _fits(self, step: Launch) -> bool:
-        """Whether a step is a product of few rows that lie along K, by a matrix."""
-        kernel = step.kernel
-        if kernel.family != GEMM.name or kernel.triangle is not None:
-            return False
-        contract, kinds = kernel.anchored(Contract), kernel.inputs
-        tensors = [it for it in kinds if isinstance(it, TensorType)]
-        if len(tensors) != len(kinds) or not self._fixed.isdisjoint((*step.inputs, *step.results)):
-            return False
-        rows, factor = tensors[:2]
-        kept, summed = contract.lhs[:-1], contract.lhs[-1]
-        depth, count = rows.shape[-1], prod(it.hint for it in rows.shape[:-1])
-        return (
-            contract.patches is None
-            and contract.out == contract.lhs[:-1] + contract.out[-1]
-            and contract.out[-1] not in kept
-            and sorted(contract.rhs) == sorted((summed, contract.out[-1]))
-            and factor.dtype in (DType.F16, DType.BF16)
-            and depth.is_static
-            and depth.hint % 8 == 0
-            and 0 < count <= JointConfig.ROWS
-            and _is_simple(kernel.expressions)
-        )
-
-    def _parts(self, numbers: Sequence[int]) -> Iterator[_Part]:
-        """The products of these steps, those together of which one is another's sum."""
-        launches = {at: it for at in numbers if isinstance(it := self._steps[at], Launch)}
-        by_reader: dict[int, int] = {}
-        for at, launch in launches.items():
-            reader = self._only_reader(launch)
-            if reader in launches and reader not in by_reader and at not in by_reader:
-                by_reader[reader] = at
-        # What is a sum of another one has none itself.
-        firsts = set(by_reader.values())
-        for at, launch in launches.items():
-            first = by_reader.get(at)
-            if at in firsts:
-                continue
-            if first is None:
-                yield _Part(launches=(launch,), numbers=(at,))
-            else:
-                yield _Part(launches=(launches[first], launch), numbers=(first, at))
-
-    def _only_reader(self, launch: Launch) -> int | None:
-        """The step that alone reads a product's result, as a product with a factor of its shape."""
-        name = launch.result
-        readers = self._readers.get(name, set())
-        if len(readers) != 1 or name in self._shown:
-            return None
-        (number,) = readers
-        step = self._steps[number]
-        is_alike = (
-            isinstance(step, Launch)
-            and step.kernel.inputs[1:2] == launch.kernel.inputs[1:2]
-            and step.kernel.output.shape == launch.kernel.output.shape
-            and step.kernel.anchor == launch.kernel.anchor
-            and name in step.inputs[2:]
-        )
-        return number if is_alike else None
-
     def _norm(self, rows: str, numbers: Sequence[int]) -> Launch | None:
         """The launch that makes the rows, for these steps alone, row by row."""
-        at = self._places.get(rows)
-        step = None if at is None else self._steps[at]
+        at = self._known.places.get(rows)
+        step = None if at is None else self._known.steps[at]
         if not isinstance(step, Launch) or step.kernel.family != ROWS.name:
             return None
         kernel = step.kernel
         program = kernel.anchored(RowProgram)
         fits = (
-            rows not in self._shown
-            and rows not in self._fixed
-            and self._fixed.isdisjoint(step.inputs)
-            and self._readers[rows] == set(numbers)
+            rows not in self._known.shown
+            and rows not in self._known.fixed
+            and self._known.fixed.isdisjoint(step.inputs)
+            and self._known.readers[rows] == set(numbers)
             and len(program.results) == 1
             and program.results[0].extent is Extent.ELEMENT
             and program.dims == (len(program.shape) - 1,)
@@ -264,7 +167,9 @@ class _Finder:
 
     def _joint(self, parts: Sequence[_Part], norm: Launch | None) -> _Joint | None:
         """The launch of these products, where what it reads is there before the first of them."""
-        followed = self._followed(parts)
+        followed = None
+        if all(len(part.launches) == 1 for part in parts):
+            followed = all_followed([part.last for part in parts], self._known)
         if followed is not None:
             joint = self._joint_of(parts, followed, norm)
             if joint is not None:
@@ -272,7 +177,7 @@ class _Finder:
         return self._joint_of(parts, (None,) * len(parts), norm)
 
     def _joint_of(
-        self, parts: Sequence[_Part], followed: Sequence[_Followed | None], norm: Launch | None
+        self, parts: Sequence[_Part], followed: Sequence[Followed | None], norm: Launch | None
     ) -> _Joint | None:
         first = min(at for part in parts for at in part.numbers)
         inputs = _Inputs()
@@ -286,7 +191,7 @@ class _Finder:
             products.append(product)
         if len(inputs.names) > _MOST_INPUTS:
             return None
-        views = self._views_before(inputs.names, first)
+        views = _views_before(inputs.names, first, self._known)
         if views is None:
             return None
         lasts = [
@@ -300,7 +205,9 @@ class _Finder:
         ]
         replaced = {at for part in parts for at in part.numbers}
         replaced |= {at for after in followed if after is not None for at in after.numbers}
-        if not self._may_come_first([it.result for it in lasts], first, replaced):
+        if not _may_come_first(
+            [it.result for it in lasts], first, replaced, self._graph, self._known
+        ):
             return None
         sources = dict.fromkeys(it for launch in launches for it in launch.kernel.sources)
         kernel = Kernel(
@@ -328,143 +235,117 @@ class _Finder:
         )
         return _Joint(launch=launch, first=first, replaced=frozenset(replaced), views=views)
 
-    def _views_before(self, names: Sequence[str], first: int) -> tuple[int, ...] | None:
-        """The views among the steps from number `first` on that make these values of what is there
-        before; None where one is no such view."""
-        found = set[int]()
-        left = list(names)
-        for name in left:
-            at = self._places.get(name, -1)
-            if at < first:
-                continue
-            step = self._steps[at]
-            if not isinstance(step, Reinterpret):
-                return None
-            found.add(at)
-            left.append(step.input)
-        return tuple(sorted(found))
 
-    def _followed(self, parts: Sequence[_Part]) -> tuple[_Followed, ...] | None:
-        """What is made of the products in halves of runs of columns; None where nothing is."""
-        if any(len(part.launches) > 1 for part in parts):
-            return None
-        found = [self._after(part.last) for part in parts]
-        if not any(found):
-            return None
-        pairs = zip(parts, found, strict=True)
-        made = [_as_it_is(part.last) if after is None else after for part, after in pairs]
-        return tuple(it for it in made if it is not None) if all(made) else None
-
-    def _after(self, launch: Launch) -> _Followed | None:
-        """The launch that alone reads a product, through views, and the copy of what it makes."""
-        sizes = Sizes()
-        numbers = sizes.of(launch.kernel.output.shape)
-        if numbers is None or not isinstance(launch.kernel.epilogue, Accumulator):
-            return None
-        seen, names, steps = {launch.result: contiguous(numbers)}, [launch.result], set[int]()
-        readers: set[int] = set()
-        for name in names:
-            if name in self._shown:
-                return None
-            for at in self._readers.get(name, ()):
-                step = self._steps[at]
-                if isinstance(step, Launch):
-                    readers.add(at)
-                    continue
-                if not isinstance(step, Reinterpret):
-                    return None
-                own = sizes.of(step.type.shape)
-                view = None if own is None else viewed(seen[name], step.map, own)
-                if view is None:
-                    return None
-                seen[step.result] = view
-                names.append(step.result)
-                steps.add(at)
-        last = self._pointwise(readers)
-        if last is None:
-            return None
-        read = {at: seen[name] for at, name in enumerate(last.inputs) if name in seen}
-        made = halves_of(last.kernel.output.shape, seen[launch.result], read, sizes)
-        is_split = made is not None and made.halves.shape != last.kernel.output.shape
-        if made is None or (is_split and len(read) < len(last.inputs)):
-            return None
-        followed = _Followed(launches=(last,), made=made, numbers=frozenset(steps | readers))
-        return self._with_copy(followed)
-
-    def _with_copy(self, own: _Followed) -> _Followed:
-        """The same with the copy that alone reads the result, as one that is written in place."""
-        copied, numbers = own.last.result, set(own.numbers)
-        for _ in range(2):
-            readers = self._readers.get(copied, set())
-            if copied in self._shown or len(readers) != 1:
-                return own
-            numbers |= readers
-            step = self._steps[min(readers)]
-            if isinstance(step, Reinterpret) and isinstance(step.map, Reshape):
-                copied = step.result
-                continue
-            copy = self._pointwise(readers)
-            is_copy = copy is not None and isinstance(copy.kernel.epilogue, Operand)
-            if (
-                copy is None
-                or not is_copy
-                or not is_split_of(copy.kernel.output.shape, own.made.halves)
-            ):
-                return own
-            return replace(own, launches=(*own.launches, copy), numbers=frozenset(numbers))
-        return own
-
-    def _pointwise(self, numbers: Set[int]) -> Launch | None:
-        """The only one of these steps, if it computes element by element, of tensors."""
-        if len(numbers) != 1:
-            return None
-        (number,) = numbers
-        step = self._steps[number]
-        if not isinstance(step, Launch) or step.kernel.family != POINTWISE.name:
-            return None
-        kernel = step.kernel
-        sizes = [it for expr in kernel.expressions for it in walk(expr) if isinstance(it, Size)]
-        are_tensors = all(isinstance(it, TensorType) for it in kernel.inputs)
-        is_movable = self._fixed.isdisjoint((*step.inputs, *step.results))
-        return step if are_tensors and is_movable and not sizes else None
-
-    def _may_come_first(self, results: Sequence[str], first: int, replaced: Set[int]) -> bool:
-        """Whether the results may be there before step number `first`: what is written in place is
-        not written before others have read, or written, what was there."""
-        users = self._graph.users()
-        writes = [
-            node
-            for name in results
-            for node in map(self._graph.__getitem__, users.get(name, ()))
-            if isinstance(node.kind, Write)
-        ]
-        if not writes:
-            return True
-        paths = [it.kind.path for it in writes if isinstance(it.kind, Write)]
-        last = max(self._places[name] for name in results)
-        between = [
-            it
-            for at, it in enumerate(self._steps[first:last], first)
-            if at not in replaced and not isinstance(it, Reinterpret)
-        ]
-        return len(set(paths)) == len(paths) and not any(
-            name in self._fixed or isinstance(self._graph[user].kind, Write)
-            for it in between
-            for name in (it.results if isinstance(it, Launch) else (it.result,))
-            for user in (name, *users.get(name, ()))
-        )
+def _fits(step: Launch, fixed: Set[str]) -> bool:
+    """Whether a step is a product of few rows that lie along K, by a matrix."""
+    kernel = step.kernel
+    if kernel.family != GEMM.name or kernel.triangle is not None:
+        return False
+    contract, kinds = kernel.anchored(Contract), kernel.inputs
+    tensors = [it for it in kinds if isinstance(it, TensorType)]
+    if len(tensors) != len(kinds) or not fixed.isdisjoint((*step.inputs, *step.results)):
+        return False
+    rows, factor = tensors[:2]
+    kept, summed = contract.lhs[:-1], contract.lhs[-1]
+    depth, count = rows.shape[-1], prod(it.hint for it in rows.shape[:-1])
+    return (
+        contract.patches is None
+        and contract.out == contract.lhs[:-1] + contract.out[-1]
+        and contract.out[-1] not in kept
+        and sorted(contract.rhs) == sorted((summed, contract.out[-1]))
+        and factor.dtype in (DType.F16, DType.BF16)
+        and depth.is_static
+        and depth.hint % 8 == 0
+        and 0 < count <= JointConfig.ROWS
+        and _is_simple(kernel.expressions)
+    )
 
 
-def _as_it_is(launch: Launch) -> _Followed | None:
-    """A product whose own result is the last."""
-    assert launch.kernel.epilogue is not None
-    made = plain(launch.kernel.output, Sizes())
-    if made is None or any(isinstance(it, Operand) for it in walk(launch.kernel.epilogue)):
+def _parts(numbers: Sequence[int], known: KnownSteps) -> Iterator[_Part]:
+    """The products of these steps, those together of which one is another's sum."""
+    launches = {at: it for at in numbers if isinstance(it := known.steps[at], Launch)}
+    by_reader: dict[int, int] = {}
+    for at, launch in launches.items():
+        reader = _only_reader(launch, known)
+        if reader in launches and reader not in by_reader and at not in by_reader:
+            by_reader[reader] = at
+    # What is a sum of another one has none itself.
+    firsts = set(by_reader.values())
+    for at, launch in launches.items():
+        first = by_reader.get(at)
+        if at in firsts:
+            continue
+        if first is None:
+            yield _Part(launches=(launch,), numbers=(at,))
+        else:
+            yield _Part(launches=(launches[first], launch), numbers=(first, at))
+
+
+def _only_reader(launch: Launch, known: KnownSteps) -> int | None:
+    """The step that alone reads a product's result, as a product with a factor of its shape."""
+    name = launch.result
+    readers = known.readers.get(name, set())
+    if len(readers) != 1 or name in known.shown:
         return None
-    return _Followed(launches=(), made=made, numbers=frozenset(), product=launch)
+    (number,) = readers
+    step = known.steps[number]
+    is_alike = (
+        isinstance(step, Launch)
+        and step.kernel.inputs[1:2] == launch.kernel.inputs[1:2]
+        and step.kernel.output.shape == launch.kernel.output.shape
+        and step.kernel.anchor == launch.kernel.anchor
+        and name in step.inputs[2:]
+    )
+    return number if is_alike else None
 
 
-def _halved(part: _Part, after: _Followed, inputs: _Inputs) -> JointProduct | None:
+def _views_before(names: Sequence[str], first: int, known: KnownSteps) -> tuple[int, ...] | None:
+    """The views among the steps from number `first` on that make these values of what is there
+    before; None where one is no such view."""
+    found = set[int]()
+    left = list(names)
+    for name in left:
+        at = known.places.get(name, -1)
+        if at < first:
+            continue
+        step = known.steps[at]
+        if not isinstance(step, Reinterpret):
+            return None
+        found.add(at)
+        left.append(step.input)
+    return tuple(sorted(found))
+
+
+def _may_come_first(
+    results: Sequence[str], first: int, replaced: Set[int], graph: Graph, known: KnownSteps
+) -> bool:
+    """Whether the results may be there before step number `first`: what is written in place is
+    not written before others have read, or written, what was there."""
+    users = graph.users()
+    writes = [
+        node
+        for name in results
+        for node in map(graph.__getitem__, users.get(name, ()))
+        if isinstance(node.kind, Write)
+    ]
+    if not writes:
+        return True
+    paths = [it.kind.path for it in writes if isinstance(it.kind, Write)]
+    last = max(known.places[name] for name in results)
+    between = [
+        it
+        for at, it in enumerate(known.steps[first:last], first)
+        if at not in replaced and not isinstance(it, Reinterpret)
+    ]
+    return len(set(paths)) == len(paths) and not any(
+        name in known.fixed or isinstance(graph[user].kind, Write)
+        for it in between
+        for name in (it.results if isinstance(it, Launch) else (it.result,))
+        for user in (name, *users.get(name, ()))
+    )
+
+
+def _halved(part: _Part, after: Followed, inputs: _Inputs) -> JointProduct | None:
     """A result in halves."""
     kernel = part.last.kernel
     contract, factor = kernel.anchored(Contract), inputs.index(part.last.inputs[1])

@@ -3,6 +3,7 @@
 // not tell how it is multiplied.
 
 #include "attention_plain.cuh"
+#include "vector.cuh"
 
 struct FewParameters {
   AttentionProblem problem;
