@@ -149,6 +149,25 @@ def test_few_rows_on_the_emulator(
     _expect_right(replace(compiled, plan=plan), sizes, dtype, tmp_path, run_script)
 
 
+@pytest.mark.timeout(400)  # many kernels are compiled
+def test_joint_products_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("joint", "float16", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families == ["joint", "joint"] and not compiled.plan.left_to_pytorch
+    # No row, one, and more than a tile of them in several texts.
+    sizes = [{"M": m, "TEXTS": texts} for m, texts in [(0, 1), (1, 1), (3, 7)]]
+    _expect_right(compiled, sizes, "float16", tmp_path, run_script)
+
+
+@pytest.mark.timeout(400)  # many kernels are compiled
+def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("decode", "bfloat16", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families == ["joint", "pointwise"] and not compiled.plan.left_to_pytorch
+    sizes = [{"TEXTS": texts, "LENGTH": length} for texts, length in [(1, 9), (16, 1), (18, 2)]]
+    _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_triangles_on_the_emulator(
     dtype: str, tmp_path: Path, run_script: Callable[..., Any]
@@ -276,7 +295,12 @@ def test_attention_on_the_emulator(
 
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
     problem = folder / f"{name}.py"
-    problem.write_text(_with_inputs_of(dtype, (FOLDER / f"{name}.py").read_text()))
+    text = (
+        (FOLDER / f"{name}.py")
+        .read_text()
+        .replace("DTYPE = torch.float32", f"DTYPE = torch.{dtype}")
+    )
+    problem.write_text(_with_inputs_of(dtype, text))
     return compile_problem(load_problem(problem), H200, Library.NEVER)
 
 

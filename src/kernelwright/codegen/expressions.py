@@ -89,7 +89,7 @@ class ExpressionWriter:
     def _write(self, expr: Expr) -> Written:
         match expr:
             case Accumulator():
-                return Written("acc")
+                return Written(str(expr))
             case Coordinate(dim):
                 return Written(coordinate_name(dim))
             case Total():

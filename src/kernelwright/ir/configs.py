@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig
+from kernelwright.ir.joint import JointConfig
 from kernelwright.ir.loop_configs import LoopConfig
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 
@@ -497,6 +498,7 @@ Config = (
     | ProductConfig
     | ConvConfig
     | DirectConfig
+    | JointConfig
     | RowConfig
     | ScanConfig
     | LoopConfig

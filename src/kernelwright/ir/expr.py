@@ -71,9 +71,11 @@ class Accumulator:
     """The anchor's result at the current element; only in the epilogue of a kernel."""
 
     dtype: DType
+    number: int = 0
+    """Which result, of an anchor that has several."""
 
     def __str__(self) -> str:
-        return "acc"
+        return f"acc{self.number}" if self.number else "acc"
 
 
 @dataclass(frozen=True, slots=True)

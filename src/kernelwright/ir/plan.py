@@ -8,6 +8,7 @@ from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Size, walk
 from kernelwright.ir.graph import Graph
+from kernelwright.ir.joint import JointProducts
 from kernelwright.ir.kinds import Contract, ViewMap
 from kernelwright.ir.library_calls import EINSUM
 from kernelwright.ir.types import Dim, TensorType, ValueType
@@ -59,7 +60,8 @@ class Kernel:
     def expressions(self) -> tuple[Expr, ...]:
         """Everything it evaluates."""
         own = (it for it in (self.prologue, self.epilogue) if it is not None)
-        inner = self.anchor.expressions if isinstance(self.anchor, RowProgram) else ()
+        anchor = self.anchor
+        inner = anchor.expressions if isinstance(anchor, RowProgram | JointProducts) else ()
         return (*inner, *own)
 
     def anchored(self, kind: type[A]) -> A:

@@ -29,6 +29,7 @@ from kernelwright.ir.interpreter import (
     reduced,
     scanned,
 )
+from kernelwright.ir.joint import JointProduct, JointProducts
 from kernelwright.ir.kinds import Constant as ConstantKind
 from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Scan
 from kernelwright.ir.plan import (
@@ -112,6 +113,8 @@ class PlanRun(GraphRun):
         match kernel.anchor:
             case RowProgram() as program:
                 return self.rows(program, operands, shapes)
+            case JointProducts() as joint:
+                return self.joint(joint, operands, shapes)
             case Recurrence(layers=layers, results=wanted):
                 found = recurred(layers, operands)
                 return [found[index] for index in wanted]
@@ -137,6 +140,48 @@ class PlanRun(GraphRun):
                 acc = pooled(window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 
+    def joint(
+        self, joint: JointProducts, operands: list[Any], shapes: list[list[int]]
+    ) -> list[torch.Tensor]:
+        rows = operands[0]
+        if joint.rows is not None:
+            own = operands[: joint.row_inputs]
+            (rows,) = self.rows(joint.rows, own, [[self.size(dim) for dim in joint.rows.shape]])
+        results = []
+        for product, shape in zip(joint.products, shapes, strict=True):
+            sums = [
+                contracted(product.contract, shape, rows, operands[at]) for at in product.factors
+            ]
+            if product.halves is not None:
+                results.append(self.halves(product, sums[0], operands).reshape(shape))
+                continue
+            results.append(self.value(product.epilogues[0], operands, shape, [], *sums))
+        return results
+
+    def halves(
+        self, product: JointProduct, whole: torch.Tensor, operands: list[Any]
+    ) -> torch.Tensor:
+        """A result of which both halves are made of both of the product's."""
+        halves = product.halves
+        assert halves is not None
+        shape = [self.size(dim) for dim in halves.shape]
+        shape[halves.half] = 1
+        runs = whole.reshape(*whole.shape[:-1], -1, 2, halves.distance)
+        dims = [*halves.rows, halves.outer, halves.inner]
+        order = sorted(dim for dim in dims if dim is not None)
+        sums = []
+        for part in runs.unbind(-2):
+            kept = part.reshape(
+                [n for n, dim in zip(part.shape, dims, strict=True) if dim is not None]
+            )
+            given = [dim for dim in dims if dim is not None]
+            sums.append(kept.permute([given.index(dim) for dim in order]).reshape(shape))
+        made = []
+        for number, epilogue in enumerate(product.epilogues):
+            own = [_half(it, number, halves.half - len(shape)) for it in operands]
+            made.append(self.value(epilogue, own, shape, [], *sums))
+        return torch.cat(made, halves.half)
+
     def rows(
         self, program: RowProgram, operands: list[Any], shapes: list[list[int]]
     ) -> list[torch.Tensor]:
@@ -160,20 +205,27 @@ class PlanRun(GraphRun):
         operands: list[Any],
         shape: list[int],
         totals: list[torch.Tensor],
-        acc: torch.Tensor | None = None,
+        *accumulators: torch.Tensor | None,
     ) -> torch.Tensor:
         """The expression for every element of `shape`."""
         assert expr is not None, "a kernel without this expression"
-        known = [*operands, *totals, acc]
+        known = [*operands, *totals, *accumulators]
 
         def place(leaf: Expr) -> Expr:
             match leaf:
                 case Total(index, dtype):
                     return OperandLeaf(len(operands) + index, dtype)
-                case Accumulator(dtype):
-                    return OperandLeaf(len(known) - 1, dtype)
+                case Accumulator(dtype, number):
+                    return OperandLeaf(len(operands) + len(totals) + number, dtype)
             return leaf
 
         self.current = shape
         found = self.expression(transform(expr, place), known)
         return found.expand(shape).clone()
+
+
+def _half(operand: Any, number: int, dim: int) -> Any:
+    """What one half of a result reads of an operand that joins it."""
+    if not isinstance(operand, torch.Tensor) or operand.dim() < -dim or operand.shape[dim] != 2:
+        return operand
+    return operand.narrow(dim, number, 1)

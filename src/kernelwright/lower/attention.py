@@ -12,7 +12,7 @@ from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType
 from kernelwright.lower.attention_apart import wide_attention_apart
 from kernelwright.lower.attention_by_hand import attention_by_hand
-from kernelwright.lower.layouts import with_layouts
+from kernelwright.lower.layouts import with_layouts, without_layouts
 from kernelwright.lower.view_chains import Chain, Part, Parts, arranged, chain_of, leaves, split
 from kernelwright.machine import Machine
 from kernelwright.rewrite.driver import Rule, apply
@@ -236,4 +236,7 @@ def _is_short(node: Node) -> bool:
 
 def with_attention(graph: Graph, machine: Machine) -> Graph:
     """The graph with nodes for attention that several nodes stood for."""
-    return graph if machine.attention is None else apply(_RULES, graph).graph
+    if machine.attention is None:
+        return graph
+    # Views in fewer steps may lie otherwise where dimensions have size 1.
+    return with_layouts(apply(_RULES, without_layouts(graph)).graph)

@@ -21,6 +21,17 @@ def with_layouts(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes.values()))
 
 
+def without_layouts(graph: Graph) -> Graph:
+    """The graph whose types say nothing of how they lie."""
+    return replace(graph, nodes=tuple(map(_without_layout, graph.nodes)))
+
+
+def _without_layout(node: Node) -> Node:
+    if not isinstance(node.type, TensorType) or node.type.layout is None:
+        return node
+    return replace(node, type=replace(node.type, layout=None))
+
+
 def view_of(name: str, source: Node, how: ViewMap, shape: Sequence[Dim], near: Node) -> Node:
     """A view of a node's value."""
     kind = TensorType(source.tensor.dtype, tuple(shape))

@@ -4,6 +4,7 @@ from kernelwright.codegen.families.attention import ATTENTION
 from kernelwright.codegen.families.conv import CONV
 from kernelwright.codegen.families.gather import GATHER
 from kernelwright.codegen.families.gemm import GEMM
+from kernelwright.codegen.families.joint import JOINT
 from kernelwright.codegen.families.loop import LOOP
 from kernelwright.codegen.families.pointwise import POINTWISE
 from kernelwright.codegen.families.pooling import POOLING
@@ -18,6 +19,7 @@ WRITERS: dict[str, Writer] = {
     "conv": CONV,
     "gather": GATHER,
     "gemm": GEMM,
+    "joint": JOINT,
     "loop": LOOP,
     "pointwise": POINTWISE,
     "pooling": POOLING,

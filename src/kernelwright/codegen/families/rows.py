@@ -155,22 +155,14 @@ def _constants(config: _Config) -> list[str]:
 
 def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes a row program."""
-    writer = ExpressionWriter(
-        kernel.inputs, kernel.expressions, operand_name, lambda call: _spelling(kernel, call)
-    )
-    methods = [*_takes(kernel, writer), *_results(kernel, writer)]
-    members = tuple(writer.members.values())
+    fields, members = program_fields(kernel)
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
     config = kernel.configured(RowConfig)
     way = config.tuned
     tuned = None if way is None else _TUNED[type(way)]
     section = TEMPLATES.get_template("rows.cu.jinja").render(
         **heading(kernel),
-        program=camel_case(kernel.name),
-        facts=_facts(kernel),
-        methods=methods,
-        parameters=element_parameters(kernel.inputs, range(len(kernel.inputs))),
-        members=members,
+        **fields,
         results=_result_names(kernel),
         tensors=tensors,
         arguments=read_inputs(kernel, tensors, members),
@@ -183,6 +175,23 @@ def emit(kernel: Kernel) -> KernelText:
     )
     sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")
     return KernelText(section=section, sources=sources, has_workspace=True)
+
+
+def program_fields(kernel: Kernel) -> tuple[dict[str, object], tuple[Member, ...]]:
+    """Fields of the template of a row program, and its run-time scalars."""
+    writer = ExpressionWriter(
+        kernel.inputs, kernel.expressions, operand_name, lambda call: _spelling(kernel, call)
+    )
+    methods = [*_takes(kernel, writer), *_results(kernel, writer)]
+    members = tuple(writer.members.values())
+    fields: dict[str, object] = {
+        "program": camel_case(kernel.name),
+        "facts": _facts(kernel),
+        "methods": methods,
+        "parameters": element_parameters(kernel.inputs, range(len(kernel.inputs))),
+        "members": members,
+    }
+    return fields, members
 
 
 def _program(kernel: Kernel) -> RowProgram:

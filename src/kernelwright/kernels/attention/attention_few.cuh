@@ -73,7 +73,6 @@ __device__ __forceinline__ void store_few(const FewWork<Config>& rows, const flo
 template <class Config>
 __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  wait_for_previous_kernel();
   using Tile = FewTile<Config>;
   extern __shared__ unsigned char attention_few_memory[];
   auto* const states = reinterpret_cast<float*>(attention_few_memory);
@@ -84,8 +83,11 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
   FewWork<Config> rows{{p, number / groups, number % groups * p.group}};
   const int first = split * p.keys_each;
   const int end = min(first + p.keys_each, p.problem.keys);
+  rows.ask_for(first, end, Tile::THREADS);
+  wait_for_previous_kernel();
   rows.begin(first, end);
   for (int key = first; key < end; key += Tile::STEP) rows.step(key, end);
+  let_next_kernel_start();
   rows.join();
   rows.leave(states + static_cast<int>(threadIdx.x) / 32 * Tile::ROWS * Tile::STATE);
   __syncthreads();

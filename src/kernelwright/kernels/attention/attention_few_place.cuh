@@ -3,6 +3,7 @@
 // not tell how it is multiplied.
 
 #include "attention_plain.cuh"
+#include "vector.cuh"
 
 struct FewParameters {
   AttentionProblem problem;
@@ -34,6 +35,20 @@ struct FewPlace {
     return static_cast<const Element*>(p.problem.operands[0].data) +
            p.problem.offset_of(0, batch, head_of(row)) +
            row_of(row) * p.problem.operands[0].strides[2];
+  }
+
+  // Keys and values, of which nearly all were there long ago, on their way while the kernel before
+  // ends.
+  __device__ __forceinline__ void ask_for(int first, int end, int threads) const {
+#pragma unroll
+    for (int number = 1; number < 3; ++number) {
+      const AttentionOperand& operand = p.problem.operands[number];
+      if (!p.has_vectors[number - 1]) continue;
+      const auto* const from = static_cast<const Element*>(operand.data) +
+                               p.problem.offset_of(number, batch, first_head);
+      prefetch_rows(from + first * operand.strides[2], operand.strides[2], end - first,
+                    operand.columns, static_cast<int>(threadIdx.x), threads);
+    }
   }
 
   // The run of a row of k or v, operand 1 or 2, from a column on; zeros where there is nothing.

@@ -99,7 +99,6 @@ __device__ __forceinline__ void sum_few(const Problem& problem, const typename T
 // The body of a kernel of Tile::THREADS threads.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_few(const Problem& problem) {
-  wait_for_previous_kernel();
   using Tile = FewProductTile<Config, Problem>;
   using T = typename Tile::T;
   __shared__ __align__(16) float shared[Tile::WARPS][Tile::ROWS][Tile::COLUMNS];
@@ -109,9 +108,16 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
   int64_t at[MAX_BATCH_RANK];
   split_batch(problem, batch, at);
 
+  // The wide factor is on its way while the kernel before ends.
+  const T* const rhs = batch_base<const T>(problem, Problem::RHS, at);
+  const int64_t stride = problem.rhs().column_stride, left = problem.n - first;
+  prefetch_rows(rhs + first * stride, stride,
+                left < Tile::COLUMNS ? static_cast<int>(left) : Tile::COLUMNS, problem.k,
+                threadIdx.x, Tile::THREADS);
+  wait_for_previous_kernel();
   float sums[Tile::GROUPS][4] = {};
-  sum_few<Tile>(problem, batch_base<const T>(problem, Problem::LHS, at),
-                batch_base<const T>(problem, Problem::RHS, at), first, sums);
+  sum_few<Tile>(problem, batch_base<const T>(problem, Problem::LHS, at), rhs, first, sums);
+  let_next_kernel_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int group = 0; group < Tile::GROUPS; ++group) {

@@ -6,6 +6,7 @@ from kernelwright.schedule.families.conv import CONV
 from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gather import GATHER
 from kernelwright.schedule.families.gemm import GEMM
+from kernelwright.schedule.families.joint import JOINT
 from kernelwright.schedule.families.loop import LOOP
 from kernelwright.schedule.families.pointwise import POINTWISE
 from kernelwright.schedule.families.pooling import POOLING
@@ -15,7 +16,19 @@ from kernelwright.schedule.families.scan import SCAN
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (RECURRENT, ATTENTION, LOOP, ROWS, SCAN, POOLING, GEMM, CONV, GATHER, POINTWISE)
+    for family in (
+        RECURRENT,
+        ATTENTION,
+        LOOP,
+        ROWS,
+        SCAN,
+        POOLING,
+        GEMM,
+        JOINT,
+        CONV,
+        GATHER,
+        POINTWISE,
+    )
 }
 """By name, in the order in which they take nodes of a graph."""
 

@@ -1,0 +1,206 @@
+#pragma once
+// The rows that products have in common, in shared memory: as they are, or made by a row program, a
+// row for a warp. A source has
+//   Element    of the rows
+//   ask_for()  brings what rows are made of towards the multiprocessor, before it may be read
+//   fill()     hands 8 neighbours of a row at a time to `to`; VECTORS: has_vectors()
+
+#include "row_exchange.cuh"
+#include "row_program.cuh"
+#include "row_vectors.cuh"
+
+constexpr int JOINT_WIDTH = 8;   // neighbours that a thread moves at once
+constexpr int JOINT_LINE = 128;  // bytes of a line of the cache
+
+// JOINT_WIDTH elements a step apart. VECTORS: they are neighbours, and aligned.
+template <bool VECTORS, class T>
+__device__ __forceinline__ Vector<T, JOINT_WIDTH> load_joint_run(const T* from, int64_t step) {
+  if constexpr (VECTORS) {
+    return load_vector<JOINT_WIDTH>(from);
+  } else {
+    Vector<T, JOINT_WIDTH> run;
+#pragma unroll
+    for (int i = 0; i < JOINT_WIDTH; ++i) run.element[i] = from[i * step];
+    return run;
+  }
+}
+
+// Whether all runs of all rows are neighbours, and aligned.
+template <class T, int OPERANDS>
+bool has_joint_runs(const void* data, const Axes<OPERANDS>& kept, int operand, int64_t step) {
+  constexpr int64_t ALIGNMENT = alignof(Vector<T, JOINT_WIDTH>);
+  bool found = step == 1 && reinterpret_cast<uintptr_t>(data) % ALIGNMENT == 0;
+  for (int d = 0; d < kept.rank; ++d) {
+    found = found && kept.strides[d][operand] * static_cast<int64_t>(sizeof(T)) % ALIGNMENT == 0;
+  }
+  return found;
+}
+
+// What a program makes of rows; the memory of its one result is never touched.
+template <class Program>
+struct MadeRows {
+  using Types = RowTypes<Program>;
+  using Element = pack_item_t<0, typename Program::Results>;
+  using Inputs = typename Program::Inputs;
+  using Runs = typename PackOfVectors<Inputs, JOINT_WIDTH>::type;
+  static constexpr int STEP = 32 * JOINT_WIDTH;
+  static_assert(Types::RESULTS == 1 && Program::IS_ELEMENT[0], "the rows are the one result");
+
+  Program program;
+  typename Types::Space space;
+
+  int64_t length() const { return space.reduced.count; }
+  bool has_vectors() const { return has_runs(typename Types::InputIndices()); }
+
+  // The lines of the first row, and so of what is the same for all rows.
+  __device__ __forceinline__ void ask_for() const {
+    repeat<Types::INPUTS>([&](auto input) {
+      using In = pack_item_t<input, Inputs>;
+      const int64_t step = space.reduced.inner_stride(input);
+      constexpr int64_t LINE = JOINT_LINE / sizeof(In);
+      const int64_t at = threadIdx.x * LINE;
+      if (step == 1 && at < space.reduced.count) {
+        prefetch(reinterpret_cast<const In*>(space.data[input]) + at);
+      }
+    });
+  }
+
+  template <bool VECTORS, class To>
+  __device__ __forceinline__ void fill(int64_t row, int lane, const To& to) const {
+    int64_t offsets[Types::OPERANDS] = {};
+    space.kept.locate(row, ~0u, offsets);
+    typename Program::Totals totals = {};
+    repeat<Program::LEVELS>([&](auto level) {
+      auto states = no_elements<Program>();
+      each_run<VECTORS, Program::READS[level]>(offsets, lane, [&](int place, const Runs& runs) {
+        Inputs elements[JOINT_WIDTH];
+#pragma unroll
+        for (int i = 0; i < JOINT_WIDTH; ++i) {
+          pick_element<Program::READS[level]>(runs, i, elements[i]);
+        }
+        const VectorPlaces<JOINT_WIDTH> places = {place, 0};
+        fold_elements<level>(program, totals, space.coordinates, row, places, elements, FULL,
+                             states);
+      });
+      each_fold<Program, level>([&](auto fold) {
+        using Fold = typename Types::template FoldAt<fold>;
+        set_totals<Program, fold>(combine_warp<Fold>(get<fold>(states)), totals);
+      });
+    });
+    each_run<VECTORS, Program::RESULT_READS[0]>(offsets, lane, [&](int place, const Runs& runs) {
+      to(place, results(totals, row, place, runs));
+    });
+  }
+
+ private:
+  static constexpr unsigned FULL = (1u << JOINT_WIDTH) - 1;
+
+  template <size_t... INPUT>
+  bool has_runs(std::index_sequence<INPUT...>) const {
+    return (true && ... &&
+            ((Program::SHARED >> INPUT & 1) != 0 ||
+             has_joint_runs<pack_item_t<INPUT, Inputs>>(space.data[INPUT], space.kept, INPUT,
+                                                        space.reduced.inner_stride(INPUT))));
+  }
+
+  // Calls body(place, runs) for a lane's part of a row, of which some loads are under way at once.
+  template <bool VECTORS, unsigned READS, class Body>
+  __device__ __forceinline__ void each_run(const int64_t (&offsets)[Types::OPERANDS], int lane,
+                                           const Body& body) const {
+    constexpr int AHEAD = VECTORS ? 4 : 1;
+    const auto length = static_cast<int>(space.reduced.count);
+#pragma unroll 1
+    for (int first = lane * JOINT_WIDTH; first < length; first += AHEAD * STEP) {
+      Runs runs[AHEAD];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        const int place = first + i * STEP;
+        load<VECTORS, READS>(offsets, place < length ? place : first, runs[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        const int place = first + i * STEP;
+        if (place < length) body(place, runs[i]);
+      }
+    }
+  }
+
+  template <bool VECTORS, unsigned READS>
+  __device__ __forceinline__ void load(const int64_t (&offsets)[Types::OPERANDS], int place,
+                                       Runs& runs) const {
+    repeat<Types::INPUTS>([&](auto input) {
+      if constexpr ((READS >> input & 1) != 0) {
+        using In = pack_item_t<input, Inputs>;
+        constexpr bool IS_SHARED = (Program::SHARED >> input & 1) != 0;
+        const int64_t step = IS_SHARED ? 0 : VECTORS ? 1 : space.reduced.inner_stride(input);
+        const auto* const from =
+            reinterpret_cast<const In*>(space.data[input]) + offsets[input] + place * step;
+        get<input>(runs) = load_joint_run < VECTORS && !IS_SHARED > (from, step);
+      }
+    });
+  }
+
+  __device__ __forceinline__ Vector<Element, JOINT_WIDTH> results(
+      const typename Program::Totals& totals, int64_t row, int place, const Runs& runs) const {
+    return results_of_vector<0, Program::RESULT_READS[0], JOINT_WIDTH>(
+        program, totals, Inputs(), runs,
+        [&](int i) { return RowPlace{space.coordinates, row, place + i, i}; });
+  }
+};
+
+// The operands of a program, and its one result: of the size of all of them, and nowhere.
+template <class Program>
+MadeRows<Program> made_rows(const Program& program,
+                            const Tensor (&inputs)[RowTypes<Program>::INPUTS]) {
+  Tensor operands[RowTypes<Program>::OPERANDS];
+  Tensor& made = operands[RowTypes<Program>::INPUTS];
+  for (int i = 0; i < RowTypes<Program>::INPUTS; ++i) {
+    operands[i] = inputs[i];
+    const int rank = made.rank > inputs[i].rank ? made.rank : inputs[i].rank;
+    Tensor joined;
+    joined.rank = rank;
+    for (int d = 1; d <= rank; ++d) {
+      const int64_t own = d <= inputs[i].rank ? inputs[i].sizes[inputs[i].rank - d] : 1;
+      const int64_t other = d <= made.rank ? made.sizes[made.rank - d] : 1;
+      joined.sizes[rank - d] = other == 1 ? own : other;
+    }
+    made = joined;
+  }
+  for (int64_t d = made.rank - 1, step = 1; d >= 0; step *= made.sizes[d--]) made.strides[d] = step;
+  return {program, describe_rows<Program>(operands)};
+}
+
+// Rows as they are.
+template <class T>
+struct GivenRows {
+  using Element = T;
+
+  const T* data;
+  Axes<1> kept;
+  int64_t count, step;
+
+  int64_t length() const { return count; }
+  bool has_vectors() const { return has_joint_runs<T>(data, kept, 0, step); }
+  __device__ __forceinline__ void ask_for() const {}
+
+  template <bool VECTORS, class To>
+  __device__ __forceinline__ void fill(int64_t row, int lane, const To& to) const {
+    int64_t offsets[1] = {};
+    kept.locate(row, ~0u, offsets);
+#pragma unroll 4
+    for (int place = lane * JOINT_WIDTH; place < count; place += 32 * JOINT_WIDTH) {
+      to(place, load_joint_run<VECTORS>(data + offsets[0] + place * step, step));
+    }
+  }
+};
+
+template <class T>
+GivenRows<T> given_rows(const Tensor& rows) {
+  GivenRows<T> given = {static_cast<const T*>(rows.data), {}, 0, 0};
+  const int last = rows.rank - 1;
+  for (int d = 0; d < last; ++d) given.kept.append(rows.sizes[d], {rows.strides[d]});
+  given.kept.prepare();
+  given.count = rows.sizes[last];
+  given.step = rows.strides[last];
+  return given;
+}
