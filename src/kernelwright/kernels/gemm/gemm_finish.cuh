@@ -16,8 +16,8 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
   const GemmRest& rest = problem.rest;
   // Without a guard there were no pairs, and no scales.
   const bool scaled = rest.guard_words > 0;
-  const Unscale unscale =
-      Unscale::of(scaled ? rest.header->exponents[0] + rest.header->exponents[1] : 0);
+  const int left = scaled ? rest.header->exponents[0] : 0;
+  auto unscale = Unscale::of(scaled ? left + rest.header->exponents[1] : 0);
   const int64_t slice = problem.batches * problem.m * rest.partial_pitch;
   const int64_t runs = slice / WIDTH, runs_per_row = rest.partial_pitch / WIDTH;
   for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; run < runs;
@@ -29,9 +29,13 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) sums.element[i] += part.element[i];
     }
+    const int64_t row = run / runs_per_row;
+    if constexpr (ANY_TOGETHER) {
+      const int product = problem.product_of(row / problem.m);
+      if (scaled) unscale = Unscale::of(left + rest.header->exponents[1 + product]);
+    }
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) sums.element[i] = unscale(sums.element[i]);
-    const int64_t row = run / runs_per_row;
     GemmEpilogue epilogue(problem);
     if constexpr (ANY_BATCHES) epilogue.select(row / problem.m);
     epilogue.apply(sums, row % problem.m, run % runs_per_row * WIDTH);

@@ -145,11 +145,13 @@ struct Sm90Units {
   [[maybe_unused]] Sides triangle_sides = {};
 };
 
+constexpr int RESULT_MAPS = ANY_TOGETHER ? MOST_TOGETHER : 1;
+
 template <class Problem>
 struct Sm90Parameters {
   CUtensorMap lhs_map, rhs_map;
-  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches.
-  [[maybe_unused]] CUtensorMap result_map = {};
+  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches. Of each product.
+  [[maybe_unused]] CUtensorMap result_maps[RESULT_MAPS] = {};
   [[maybe_unused]] bool is_boxed = false;
   Problem problem;
   [[maybe_unused]] int lhs_batch_steps[MAX_BATCH_RANK] = {}, rhs_batch_steps[MAX_BATCH_RANK] = {};
