@@ -57,8 +57,10 @@ class Tuned:
     why_small: str
     """What is left to the small variant."""
     finished: bool = False
-    """The general variant's kernel runs after it, too: to add slices of K, or to compute what a
+    """The general variant's kernel runs after it, too: to add slices of K, and to compute what a
     guard says at the end."""
+    adds_slices: bool = False
+    """A kernel after it adds slices of K, and does nothing else."""
     layouts: _Layouts = _Layouts.CAPTURED
     """Which factors it takes."""
 
@@ -259,7 +261,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         function="gemm_sm90",
         blocks=None,
         why_small="too small for the tensor cores",
-        finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
+        finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
+        adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,
         layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
     )
 

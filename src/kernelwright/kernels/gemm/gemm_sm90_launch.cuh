@@ -27,8 +27,8 @@ constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 255) / 256 * 25
 // For products that no kernel finishes.
 struct NoVariant {};
 
-// A __global__ function that runs gemm_sm90<Config>, and the general one that finishes.
-template <class Config, class Problem, class General = NoVariant>
+// A __global__ function that runs gemm_sm90<Config>, and the one that finishes.
+template <class Config, class Problem, class Finishing = NoVariant>
 struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
@@ -37,7 +37,7 @@ struct Sm90Variant {
   static constexpr bool SPLITS_BEFORE = IS_PAIRS && !Tile::SPLITS_INSIDE;  // rhs at least
 
   void (*kernel)(Parameters);
-  [[maybe_unused]] General general = {};
+  [[maybe_unused]] Finishing finishing = {};
 
   static bool admits(const Problem& given) {
     const bool has_wgmma = DeviceLimits::current().has_wgmma;
@@ -133,7 +133,7 @@ struct Sm90Variant {
       p.guard_word = words;
     }
     if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE) words += blocks(p, at_once);
-    if constexpr (Tile::FALLS_BACK) p.all = number_units<Tile>(problem, Config::SLICES, all);
+    if constexpr (Tile::FALLS_BACK) p.all = number_units<Tile>(problem, 1, all);
     if constexpr (Tile::SPLITS_AHEAD) {
       if (!cut.rest.is_empty()) {
         words += blocks(p, at_once);
@@ -148,9 +148,9 @@ struct Sm90Variant {
     }
     if constexpr (Tile::FALLS_BACK) p.falls_back = true;
     status = launch_units(p, at_once, stream);
-    if constexpr (IS_PAIRS && !Tile::FALLS_BACK) {
+    if constexpr (IS_PAIRS && (!Tile::FALLS_BACK || Config::SLICES > 1)) {
       if (status != cudaSuccess) return status;
-      return general.launch_rest(p.problem, stream, device.multiprocessors);
+      return finishing.launch_rest(p.problem, stream, device.multiprocessors);
     } else {
       return status;
     }

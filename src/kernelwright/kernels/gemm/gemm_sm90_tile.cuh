@@ -93,7 +93,7 @@ struct Sm90Tile {
   // The last launch reads what kernels before have split, so what the guard says is known from the
   // start: where the pairs do not carry the factors, it multiplies on the CUDA cores.
   static constexpr bool HAS_PLANES = FEED == Feed::SPLIT || FEED == Feed::AHEAD;  // of both
-  static constexpr bool FALLS_BACK = HAS_PLANES && Config::SLICES == 1;
+  static constexpr bool FALLS_BACK = HAS_PLANES;
 
   // Whether tiles with a result can be told from those without by counting: a diagonal passes whole
   // tiles from one row of a cluster to the next.
