@@ -168,6 +168,30 @@ def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[...,
     _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2),
+        TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3),
+        TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=3, cluster=1),
+    ],
+    ids=str,
+)
+def test_products_together_on_the_emulator(
+    config: TensorCoreConfig, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("together", "float32", tmp_path)
+    (kernel,) = (it for it in compiled.plan.kernels if it.family == "gemm")
+    assert kernel.together == len(kernel.outputs) == 3
+    plan = with_configs(compiled.plan, {kernel.name: replace(config, min_products=0)})
+    compiled = replace(compiled, plan=plan)
+    sizes = [{"M": m, "K": k, "N": n} for m, k, n in [(0, 4, 5), (130, 33, 96)]]
+    _expect_right(compiled, sizes, "float32", tmp_path, run_script)
+    seen = run_script(FOLDER / "run_together.py", tmp_path / "emitted.py")
+    assert seen["findings"] == []
+    assert max(seen["worst"].values()) <= ALLOWED["float32"], seen["worst"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_triangles_on_the_emulator(
     dtype: str, tmp_path: Path, run_script: Callable[..., Any]

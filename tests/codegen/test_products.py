@@ -90,13 +90,19 @@ def test_who_needs_memory_says_how_much(config: ProductConfig) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [replace(TENSOR_CORES, slices=2), replace(TENSOR_CORES, feed=Feed.CONVERT)],
-    ids=["slices", "a guard that speaks late"],
+    [replace(TENSOR_CORES, feed=Feed.CONVERT, slices=slices) for slices in (1, 2)],
+    ids=["whole", "slices"],
 )
-def test_the_general_kernel_finishes_what_the_tensor_cores_leave(config: ProductConfig) -> None:
+def test_the_general_kernel_finishes_where_the_guard_speaks_late(config: ProductConfig) -> None:
     product = text(config)
     assert "finish_gemm<MatmulGeneral>" in product
-    assert ("void sum_slices(" in product) is (config.slices > 1)
+    assert ("bool sum_slices(" in product) is (config.slices > 1)
+
+
+def test_a_kernel_that_only_adds_follows_slices_whose_factors_are_split_before() -> None:
+    product = text(replace(TENSOR_CORES, slices=2))
+    assert "add_slices(problem);" in product and "gemm_plain(problem);" in product
+    assert "finish_gemm" not in product
 
 
 @pytest.mark.parametrize("config", [TENSOR_CORES, THIN, SIMT], ids=["tensor", "thin", "simt"])

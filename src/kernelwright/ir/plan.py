@@ -42,6 +42,10 @@ class Kernel:
     """`file:line` of the replaced operators in the user's file."""
     triangle: Triangle | None = None
     """The part of a product's result that the epilogue keeps, where it sets the rest to zero."""
+    together: int = 1
+    """Products of one left factor, alike in all else: `inputs` begin with that factor. Then come of
+    each product in turn its right factor and what its epilogue reads; the expressions name those of
+    the first. There is one output for each."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 
@@ -50,6 +54,13 @@ class Kernel:
         """Type of the only result."""
         (output,) = self.outputs
         return output
+
+    @property
+    def one_product(self) -> "Kernel":
+        """The same of the first of its products alone."""
+        own = (len(self.inputs) - 1) // self.together
+        inputs, outputs = self.inputs[: 1 + own], self.outputs[:1]
+        return replace(self, inputs=inputs, outputs=outputs, together=1)
 
     @property
     def reads_transposed(self) -> bool:

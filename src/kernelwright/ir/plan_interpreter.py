@@ -108,6 +108,10 @@ class PlanRun(GraphRun):
             self.values[name] = value
 
     def launch(self, kernel: Kernel, operands: list[Any]) -> list[torch.Tensor]:
+        if kernel.together > 1:
+            one, own = kernel.one_product, (len(operands) - 1) // kernel.together
+            each = (operands[at : at + own] for at in range(1, len(operands), own))
+            return [it for its in each for it in self.launch(one, [operands[0], *its])]
         shapes = [[self.size(dim) for dim in kind.shape] for kind in kernel.outputs]
         acc = None
         match kernel.anchor:

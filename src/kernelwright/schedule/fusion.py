@@ -65,6 +65,7 @@ from kernelwright.schedule.places_written import with_places_written
 from kernelwright.schedule.sharing import shared
 from kernelwright.schedule.tile_moments import with_tile_moments
 from kernelwright.schedule.tile_reductions import with_tile_reductions
+from kernelwright.schedule.together import with_products_together
 
 
 def schedule(
@@ -138,6 +139,7 @@ def schedule_lowered(
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     made = with_joint_products(graph, made, machine)
+    made = with_products_together(graph, made, machine)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []

@@ -76,6 +76,16 @@ class ProductShape:
         batches, m = self.batches // max(1, self.apart), self.m * self.apart
         return replace(self, batches=batches, m=m, apart=1)
 
+    def together(self, count: int) -> "ProductShape":
+        """So many of these products in one launch, which share the left factor."""
+        others = (count - 1) * (self.bytes - self.lhs.elements * self.dtype.itemsize)
+        return replace(
+            self,
+            batches=self.batches * count,
+            rhs=replace(self.rhs, elements=self.rhs.elements * count),
+            bytes=self.bytes + others,
+        )
+
     def are_many_small(self, machine: Machine) -> bool:
         """Whether the library's and our time was measured for thousands of products like these."""
         small = self.m * self.n <= machine.many_small.most_result

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
 
-from kernelwright.codegen.arrange import Arranged, product_of
+from kernelwright.codegen.arrange import Arranged, Arrangement, product_of
+from kernelwright.codegen.expressions import operand_name
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import elementwise_fields, functor
-from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import (
     Feed,
@@ -57,8 +58,10 @@ class Tuned:
     why_small: str
     """What is left to the small variant."""
     finished: bool = False
-    """The general variant's kernel runs after it, too: to add slices of K, or to compute what a
+    """The general variant's kernel runs after it, too: to add slices of K, and to compute what a
     guard says at the end."""
+    adds_slices: bool = False
+    """A kernel after it adds slices of K, and does nothing else."""
     layouts: _Layouts = _Layouts.CAPTURED
     """Which factors it takes."""
 
@@ -269,7 +272,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         function="gemm_sm90",
         blocks=None,
         why_small="too small for the tensor cores",
-        finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
+        finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
+        adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,
         layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
     )
 
@@ -350,6 +354,7 @@ def _may_repeat(kind: ValueType) -> bool:
 
 def _absent(kernel: Kernel) -> frozenset[str]:
     """Facts of gemm_facts.cuh that are false of the kernel."""
+    count, kernel = kernel.together, kernel.one_product
     config, out = kernel.config, product_of(kernel.anchored(Contract)).out
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
@@ -357,7 +362,8 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     majors = _majors(kernel) if has_layouts else ()
     takes_all = _takes_all(kernel)
     present = {
-        "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,
+        "ANY_BATCHES": count > 1 or len(out.permute) + len(out.unsqueeze) > 2,
+        "ANY_TOGETHER": count > 1,
         "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
         "ANY_REPEATED": any(_may_repeat(kind) for kind in kernel.inputs[2:]),
         "ANY_LOCATED": functor(kernel, 2).is_located,
@@ -378,11 +384,13 @@ def _absent(kernel: Kernel) -> frozenset[str]:
 
 
 def emit(kernel: Kernel) -> KernelText:
-    """The text of a product and its epilogue."""
-    fields = elementwise_fields(kernel, 2)
-    section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields, **product_fields(kernel))
-    own = tuned(kernel)
+    """The text of products and their epilogue."""
+    one, own = kernel.one_product, tuned(kernel.one_product)
+    fields = {**product_fields(one), **_fields_together(kernel)}
+    section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields)
     sources = (*own.sources, "gemm_launch.cuh")
+    if kernel.together > 1:
+        sources = (*sources, "gemm_together.cuh")
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
     return KernelText(
         section=section,
@@ -390,19 +398,53 @@ def emit(kernel: Kernel) -> KernelText:
         has_workspace=own.has_workspace,
         asserted=asserted,
         absent=_absent(kernel),
-        absent_if_new=frozenset({"ANY_EDGES"} if _fills_tiles(kernel) else ()),
+        absent_if_new=frozenset({"ANY_EDGES"} if _fills_tiles(one) else ()),
     )
+
+
+def _fields_together(kernel: Kernel) -> dict[str, object]:
+    """Fields of the template that all products of a launch have a share in."""
+    one = elementwise_fields(kernel.one_product, 2)
+    item = functor(kernel.one_product, 2)
+    numbers = [f"_{at}" if at else "" for at in range(kernel.together)]
+    left, *others = ["lhs", "rhs", *_joining(kernel.one_product)]
+    names = [[f"{name}{number}" for name in others] for number in numbers]
+    every = [left, *(name for own in names for name in own)]
+    return {
+        **one,
+        **heading(kernel),
+        "arguments": read_inputs(kernel, every, item.members),
+        "results": [f"out{number}" for number in numbers],
+        "products": [
+            ", ".join((f"out{number}", left, *own))
+            for number, own in zip(numbers, names, strict=True)
+        ],
+    }
+
+
+def _joining(kernel: Kernel) -> list[str]:
+    """Names of the tensors that join the result."""
+    kinds = enumerate(kernel.inputs)
+    return [operand_name(at, 2) for at, it in kinds if at > 1 and isinstance(it, TensorType)]
 
 
 def _arrange(kernel: Kernel) -> Arranged:
     """The operands as matrices of rows and columns, whatever the contraction calls them."""
     product = product_of(kernel.anchored(Contract))
-    order = (1, 0) if product.swapped else (0, 1)
-    factors = zip(order, (product.left, product.right), strict=True)
-    ranks = (kind.rank if isinstance(kind, TensorType) else 0 for kind in kernel.inputs)
+    if product.swapped:
+        left, *others = (1, 0, *range(2, len(kernel.inputs)))
+    else:
+        left, *others = range(len(kernel.inputs))
+    own = len(others) // kernel.together
+
+    def seen(number: int, at: int) -> tuple[int, Arrangement]:
+        kind = kernel.inputs[at]
+        rank = kind.rank if isinstance(kind, TensorType) else 0
+        return at, product.right if number % own == 0 else product.joined(rank)
+
     return Arranged(
-        results=(product.out,),
-        inputs=(*factors, *((at, product.joined(rank)) for at, rank in enumerate(ranks) if at > 1)),
+        results=(product.out,) * kernel.together,
+        inputs=((left, product.left), *(seen(*it) for it in enumerate(others))),
     )
 
 

@@ -20,7 +20,11 @@ __device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
     if (problem.batch_rank == 0) return static_cast<T*>(matrix.data);
 #pragma unroll
     for (int d = 0; d < MAX_BATCH_RANK; ++d) {
-      if (d < problem.batch_rank) offset += index[d] * matrix.batch_strides[d];
+      if (ANY_TOGETHER && d == 0 && problem.together > 1) {
+        offset = matrix.apart[index[0]];
+      } else if (d < problem.batch_rank) {
+        offset += index[d] * matrix.batch_strides[d];
+      }
     }
     return static_cast<T*>(matrix.data) + offset;
   }

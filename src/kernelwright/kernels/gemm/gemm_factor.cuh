@@ -28,6 +28,9 @@ struct Factor {
   [[maybe_unused]] int batch_rank = 0;
   [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
+  // With more than one, its batches are those of products together, which lie so far apart.
+  [[maybe_unused]] int together = 1;
+  [[maybe_unused]] int64_t apart[MOST_TOGETHER] = {};
 
   // Of `operand`, whose own dimension has `size` elements.
   template <class Problem>
@@ -48,6 +51,10 @@ struct Factor {
         factor.batch_strides[factor.batch_rank++] = operand.batch_strides[d];
         factor.batches *= problem.batch_sizes[d];
       }
+    }
+    if constexpr (ANY_TOGETHER) {
+      if (operand.batch_strides[0] != 0) factor.together = problem.together;
+      for (int p = 0; p < factor.together; ++p) factor.apart[p] = operand.apart[p];
     }
     factor.plane_inner = factor.inner;
     factor.plane_outer = factor.outer;
@@ -70,6 +77,7 @@ struct Factor {
 
   // Of batch number `batch` of its own batches.
   __device__ __forceinline__ int64_t batch_offset(uint32_t batch) const {
+    if (ANY_TOGETHER && together > 1) return apart[batch];
     int64_t offset = 0;
 #pragma unroll
     for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {

@@ -17,4 +17,5 @@ constexpr bool ANY_OTHER_SIZES = true;  // calls of sizes that the tuned variant
 constexpr bool ANY_PATCHES = true;      // rows that are what a filter meets of images
 constexpr bool ANY_EDGES = true;      // tiles that a result does not fill, results without vectors
 constexpr bool ANY_TURNED = true;     // factors that have to be read fast whatever their strides
+constexpr bool ANY_TOGETHER = true;   // several products of one left factor in one launch
 constexpr bool ANY_FEW_STEPS = true;  // units of so few steps that warpgroups take turns

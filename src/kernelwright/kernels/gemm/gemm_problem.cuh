@@ -17,6 +17,8 @@ struct MatrixOperand {
   int64_t row_stride;
   int64_t column_stride;
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
+  // Of products together: elements from the first one's operand to that of each.
+  [[maybe_unused]] int64_t apart[MOST_TOGETHER] = {};
   // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
   [[maybe_unused]] bool has_column_vectors = false;
 };
@@ -52,6 +54,9 @@ struct Gemm {
   [[maybe_unused]] bool is_transposed = false;
   [[maybe_unused]] int batch_rank = 0;
   [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
+  // Products of one left factor, of which the first batch dimension is the number; see
+  // gemm_together.cuh.
+  [[maybe_unused]] int together = 1;
 
   // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
   template <class... Tensors>
@@ -77,6 +82,14 @@ struct Gemm {
     }
     if constexpr (ANY_EDGES || ANY_EXTRAS) problem.find_column_vectors();
     return problem;
+  }
+
+  // Which of the products together a batch belongs to.
+  __host__ __device__ int product_of(int64_t batch) const {
+    if constexpr (ANY_TOGETHER) {
+      if (together > 1) return static_cast<int>(batch / (batches / together));
+    }
+    return 0;
   }
 
   // The product of the transposed factors in the other order: the same numbers in the same places.

@@ -6,12 +6,13 @@
 #include "gemm_facts.cuh"
 
 constexpr int MAX_GUARD_WORDS = 2048;
+constexpr int MOST_TOGETHER = 3;  // products of one left factor in one launch, as q, k and v are
+constexpr int SCALES = ANY_TOGETHER ? 1 + MOST_TOGETHER : 2;  // of lhs, and of each rhs
 
 // Beginning of the workspace.
 struct GemmHeader {
-  int exponents[2];  // of the scales of lhs and rhs
-  uint32_t unused[2];
-  uint32_t guard[MAX_GUARD_WORDS];  // see gemm_guard.cuh
+  int exponents[1 + MOST_TOGETHER];  // of the scales of lhs, and of each rhs
+  uint32_t guard[MAX_GUARD_WORDS];   // see gemm_guard.cuh
 };
 
 // Without a header there is nothing before: everything is left.

@@ -39,7 +39,7 @@
 
 // What the threads of a block tell each other.
 struct Sm90Notes {
-  int exponents[2];
+  int exponents[SCALES];
   GuardWord guard;
 };
 
@@ -96,9 +96,10 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
     int row = thread % 32 / 4;
     if constexpr (Tile::FEED == Feed::CONVERT) row = permuted_row<Config::LHS>(row);
-    const Unscale unscale = Unscale::of(Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
-                                            ? 0
-                                            : notes.exponents[0] + notes.exponents[1]);
+    const Unscale unscale = Unscale::of(
+        Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
+            ? 0
+            : notes.exponents[0] + notes.exponents[1 + p.problem.product_of(work.batch)]);
     if constexpr (Tile::SPLITS_INSIDE) {
       sync_consumers<Tile>();  // nobody reads the stage any more
 
@@ -175,12 +176,12 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
       InsideSplitter<Config, Tile, Problem>(p, shared, raw_cursors()).start();
       sample_exponents(p.factors[0], p.factors[1], notes.exponents,
                        [] { sync_warps(2, SPLIT_THREADS); });
-      if (blockIdx.x == 0 && threadIdx.x < 2) {
+      if (blockIdx.x == 0 && threadIdx.x < SCALES) {
         p.header->exponents[threadIdx.x] = notes.exponents[threadIdx.x];
       }
     }
   } else if constexpr (Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS) {
-    if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
+    if (threadIdx.x < SCALES) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
       if (p.falls_back && !pairs_were_exact(p.problem.rest)) {
         multiply_on_cuda_cores(p, shared);

@@ -49,7 +49,7 @@ class InsideSplitter {
     if (fetches<1>()) start_side<1>();
   }
 
-  __device__ __forceinline__ void run(const int (&exponents)[2], GuardWord& word) const {
+  __device__ __forceinline__ void run(const int (&exponents)[SCALES], GuardWord& word) const {
     Guard<RUN> guard;
     Ring<Tile::STAGES> ring;
     int raw_phase = 0;
@@ -171,7 +171,7 @@ class InsideSplitter {
   }
 
   template <int SIDE>
-  __device__ __forceinline__ void split_half(int phase, const int (&exponents)[2], int stage,
+  __device__ __forceinline__ void split_half(int phase, const int (&exponents)[SCALES], int stage,
                                              bool looks, Guard<RUN>& guard) const {
     wait(shared_.raw_full + SIDE, phase);
     const unsigned char* const box =

@@ -27,8 +27,8 @@ constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 255) / 256 * 25
 // For products that no kernel finishes.
 struct NoVariant {};
 
-// A __global__ function that runs gemm_sm90<Config>, and the general one that finishes.
-template <class Config, class Problem, class General = NoVariant>
+// A __global__ function that runs gemm_sm90<Config>, and the one that finishes.
+template <class Config, class Problem, class Finishing = NoVariant>
 struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
@@ -40,7 +40,7 @@ struct Sm90Variant {
   static constexpr bool SPLITS_BEFORE = IS_PAIRS && !Tile::SPLITS_INSIDE;  // rhs at least
 
   void (*kernel)(Parameters);
-  [[maybe_unused]] General general = {};
+  [[maybe_unused]] Finishing finishing = {};
 
   static bool admits(const Problem& given) {
     const bool has_wgmma = DeviceLimits::current().has_wgmma;
@@ -106,7 +106,7 @@ struct Sm90Variant {
     }
     cudaError_t status = encode_lhs<BOX_M>(p, lhs, lhs_planes);
     if (status == cudaSuccess) status = encode_rhs<BOX_N>(p, rhs, rhs_planes);
-    if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
+    if (status == cudaSuccess && Tile::BUFFERED) status = encode_results(p);
     if (status != cudaSuccess) return status;
     int at_once = device.multiprocessors / Tile::CLUSTER;
     if constexpr (Tile::CLUSTER > 2) {
@@ -139,7 +139,7 @@ struct Sm90Variant {
       p.guard_word = words;
     }
     if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE) words += blocks(p, at_once);
-    if constexpr (Tile::FALLS_BACK) p.all = number_units<Tile>(problem, Config::SLICES, all);
+    if constexpr (Tile::FALLS_BACK) p.all = number_units<Tile>(problem, 1, all);
     if constexpr (Tile::SPLITS_AHEAD) {
       if (!cut.rest.is_empty()) {
         words += blocks(p, at_once);
@@ -154,9 +154,9 @@ struct Sm90Variant {
     }
     if constexpr (Tile::FALLS_BACK) p.falls_back = true;
     status = launch_units(p, at_once, stream);
-    if constexpr (IS_PAIRS && !Tile::FALLS_BACK) {
+    if constexpr (IS_PAIRS && (!Tile::FALLS_BACK || Config::SLICES > 1)) {
       if (status != cudaSuccess) return status;
-      return general.launch_rest(p.problem, stream, device.multiprocessors);
+      return finishing.launch_rest(p.problem, stream, device.multiprocessors);
     } else {
       return status;
     }
@@ -294,8 +294,8 @@ struct Sm90Variant {
     return box;
   }
 
-  // The result, or the slices' sums, as a warp stores them; not every result lies so.
-  static cudaError_t encode_result(Parameters& p) {
+  // The results, or the slices' sums, as a warp stores them; not every result lies so.
+  static cudaError_t encode_results(Parameters& p) {
     constexpr int BLOCK = 32;  // columns: 128 bytes
     const Problem& problem = p.problem;
     const MatrixOperand& out = problem.operands[Problem::OUT];
@@ -306,17 +306,19 @@ struct Sm90Variant {
     const bool is_sliced = Config::SLICES > 1;
     const int64_t columns = is_sliced ? p.partial_pitch : problem.n;
     const int64_t pitch = is_sliced ? p.partial_pitch : out.row_stride;
-    const int64_t batch =
-        is_sliced || problem.batch_rank == 0 ? problem.m * pitch : out.batch_strides[0];
+    // Results of products together have a map each.
+    const int maps = ANY_TOGETHER && !is_sliced ? problem.together : 1;
+    const int first = maps > 1 ? 1 : 0, rank = problem.batch_rank - first;
+    const int64_t batch = is_sliced || rank == 0 ? problem.m * pitch : out.batch_strides[first];
     void* const data = is_sliced ? p.partials : out.data;
-    p.is_boxed = is_sliced ||
-                 (columns % BLOCK == 0 && out.has_column_vectors && problem.batch_rank <= 1 &&
-                  pitch > 0 && batch > 0 && pitch < int64_t{1} << 38 && batch < int64_t{1} << 38);
+    p.is_boxed =
+        is_sliced || (columns % BLOCK == 0 && out.has_column_vectors && rank <= 1 && pitch > 0 &&
+                      batch > 0 && pitch < int64_t{1} << 38 && batch < int64_t{1} << 38);
     if (!p.is_boxed) return cudaSuccess;
     box.sizes[0] = BLOCK;
     box.sizes[1] = columns / BLOCK;
     box.sizes[2] = problem.m;
-    box.sizes[3] = problem.batches * Config::SLICES;
+    box.sizes[3] = problem.batches / maps * Config::SLICES;
     box.strides[0] = BLOCK * 4;
     box.strides[1] = pitch * 4;
     box.strides[2] = batch * 4;
@@ -324,7 +326,13 @@ struct Sm90Variant {
     box.box[1] = Tile::BLOCK_N / BLOCK;
     box.box[2] = 16;
     box.box[3] = 1;
-    return encode_map(&p.result_map, data, box);
+    cudaError_t status = encode_map(&p.result_maps[0], data, box);
+    if constexpr (ANY_TOGETHER) {
+      for (int map = 1; map < maps && status == cudaSuccess; ++map) {
+        status = encode_map(&p.result_maps[map], static_cast<float*>(data) + out.apart[map], box);
+      }
+    }
+    return status;
   }
 
   static int blocks(const Parameters& p, int at_once) {

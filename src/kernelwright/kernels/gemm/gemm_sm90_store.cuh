@@ -286,8 +286,10 @@ __device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
     __syncwarp();
     if (is_first) {
       const int batches = static_cast<int>(p.problem.batches);
-      store_box(&p.result_map, strip.bytes, 0, work.column / BLOCK, work.row + strip_row,
-                work.slice * batches + work.batch);
+      const int product = Config::SLICES > 1 ? 0 : p.problem.product_of(work.batch);
+      const int before = ANY_TOGETHER ? product * (batches / p.problem.together) : 0;
+      store_box(&p.result_maps[product], strip.bytes, 0, work.column / BLOCK, work.row + strip_row,
+                work.slice * batches + work.batch - before);
     }
   } else {
     __syncwarp();

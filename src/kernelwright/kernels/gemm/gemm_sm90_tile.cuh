@@ -94,7 +94,7 @@ struct Sm90Tile {
   // The last launch reads what kernels before have split, so what the guard says is known from the
   // start: where the pairs do not carry the factors, it multiplies on the CUDA cores.
   static constexpr bool HAS_PLANES = FEED == Feed::SPLIT || FEED == Feed::AHEAD;  // of both
-  static constexpr bool FALLS_BACK = HAS_PLANES && Config::SLICES == 1;
+  static constexpr bool FALLS_BACK = HAS_PLANES;
 
   // Whether tiles with a result can be told from those without by counting: a diagonal passes whole
   // tiles from one row of a cluster to the next.
@@ -146,11 +146,13 @@ struct Sm90Units {
   [[maybe_unused]] Sides triangle_sides = {};
 };
 
+constexpr int RESULT_MAPS = ANY_TOGETHER ? MOST_TOGETHER : 1;
+
 template <class Problem>
 struct Sm90Parameters {
   CUtensorMap lhs_map, rhs_map;
-  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches.
-  [[maybe_unused]] CUtensorMap result_map = {};
+  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches. Of each product.
+  [[maybe_unused]] CUtensorMap result_maps[RESULT_MAPS] = {};
   [[maybe_unused]] bool is_boxed = false;
   Problem problem;
   [[maybe_unused]] int lhs_batch_steps[MAX_BATCH_RANK] = {}, rhs_batch_steps[MAX_BATCH_RANK] = {};

@@ -25,16 +25,19 @@ struct SplitParameters {
 
 constexpr int NEIGHBOURS = 4;  // samples in one place, which memory gives as quickly as one of them
 
-// Those of place number `place`: hashes (Knuth, TAOCP 3, 6.4), for a regular step would meet the
-// same few columns where it divides a row's length, and divisions take longer than the samples.
-__device__ __forceinline__ void load_samples(const Factor& factor, int place,
+// Those of place number `place`, of product number `product`: hashes (Knuth, TAOCP 3, 6.4), for a
+// regular step would meet the same few columns where it divides a row's length, and divisions take
+// longer than the samples.
+__device__ __forceinline__ void load_samples(const Factor& factor, int place, int product,
                                              float (&samples)[NEIGHBOURS]) {
   const auto size = static_cast<uint32_t>(factor.inner);
   const uint32_t hash = (place + 1) * 2654435769u;
   const uint32_t inner = __umulhi(hash, size) / NEIGHBOURS * NEIGHBOURS;
   const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
   const float* from = static_cast<const float*>(factor.data) + outer * factor.outer_stride;
-  if (ANY_BATCHES && factor.batch_rank > 0) {
+  if (ANY_TOGETHER && factor.together > 1) {
+    from += factor.apart[product];
+  } else if (ANY_BATCHES && factor.batch_rank > 0) {
     from +=
         factor.batch_offset(__umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches)));
   }
@@ -44,28 +47,39 @@ __device__ __forceinline__ void load_samples(const Factor& factor, int place,
   }
 }
 
-// The exponents of both scales, from the largest finite |x| of SAMPLES elements each: the same in
-// every block. For SPLIT_THREADS threads, all that sync() waits for; a half of them samples a side.
+// The exponents of the scales, from the largest finite |x| of SAMPLES elements each: the same in
+// every block. For SPLIT_THREADS threads, all that sync() waits for; a half of them samples lhs or
+// the rhs of one of the products together.
 template <class Sync>
 __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor& rhs,
-                                                 int (&shared)[2], const Sync& sync) {
-  constexpr int OF_SIDE = SPLIT_THREADS / 2;
+                                                 int (&shared)[SCALES], const Sync& sync) {
+  constexpr int OF_SIDE = SPLIT_THREADS / 2, ROUNDS = SCALES / 2;
   static_assert(OF_SIDE * NEIGHBOURS == SAMPLES, "each thread samples one place");
-  const int thread = threadIdx.x, side = thread / OF_SIDE;
-  float samples[NEIGHBOURS];
-  load_samples(side == 0 ? lhs : rhs, thread % OF_SIDE, samples);
-  if (thread < 2) shared[thread] = 0;
-  sync();
-  uint32_t largest = 0;
+  static_assert(SCALES % 2 == 0, "two sides in a round");
+  const int thread = threadIdx.x, first = thread / OF_SIDE;
+  const int last = ANY_TOGETHER ? rhs.together : 1;
+  float samples[ROUNDS][NEIGHBOURS];
 #pragma unroll
-  for (const float sample : samples) {
-    const uint32_t bits = __float_as_uint(sample) & 0x7fffffffu;
-    if (bits < 0x7f800000u) largest = max(largest, bits);
+  for (int round = 0; round < ROUNDS; ++round) {
+    // Where there are fewer, the last one again.
+    const int side = min(first + 2 * round, last);
+    load_samples(side == 0 ? lhs : rhs, thread % OF_SIDE, side - 1, samples[round]);
   }
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  if (thread % 32 == 0) atomicMax(&shared[side], static_cast<int>(largest));
+  if (thread < SCALES) shared[thread] = 0;
   sync();
-  if (thread < 2) shared[thread] = scale_exponent(static_cast<uint32_t>(shared[thread]));
+#pragma unroll
+  for (int round = 0; round < ROUNDS; ++round) {
+    uint32_t largest = 0;
+#pragma unroll
+    for (const float sample : samples[round]) {
+      const uint32_t bits = __float_as_uint(sample) & 0x7fffffffu;
+      if (bits < 0x7f800000u) largest = max(largest, bits);
+    }
+    largest = __reduce_max_sync(0xffffffffu, largest);
+    if (thread % 32 == 0) atomicMax(&shared[first + 2 * round], static_cast<int>(largest));
+  }
+  sync();
+  if (thread < SCALES) shared[thread] = scale_exponent(static_cast<uint32_t>(shared[thread]));
   sync();
 }
 
@@ -109,7 +123,9 @@ class SplitTile {
     bool vectors = factor.inner_stride == 1 && factor.inner % RUN == 0 &&
                    factor.outer_stride % RUN == 0 &&
                    reinterpret_cast<uintptr_t>(factor.data) % 16 == 0;
-    if constexpr (ANY_BATCHES) {
+    if (ANY_TOGETHER && factor.together > 1) {
+      for (int p = 0; p < factor.together; ++p) vectors = vectors && factor.apart[p] % RUN == 0;
+    } else if constexpr (ANY_BATCHES) {
       for (int d = 0; d < factor.batch_rank; ++d) {
         vectors = vectors && factor.batch_strides[d] % RUN == 0;
       }
@@ -150,11 +166,12 @@ class SplitTile {
     outer_ = static_cast<int64_t>(side.first_outer + above - batch * side.outer_tiles) * OUTER;
     source_ = static_cast<const float*>(factor_.data);
     if constexpr (ANY_BATCHES) source_ += factor_.batch_offset(batch);
+    if constexpr (ANY_TOGETHER) product_ = factor_.together > 1 ? static_cast<int>(batch) : 0;
     planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
 
-  // 0 for lhs, 1 for rhs.
-  __device__ __forceinline__ int side() const { return number_; }
+  // Number of its scale: 0 for lhs, then one for the rhs of each product.
+  __device__ __forceinline__ int scale() const { return number_ + product_; }
 
   __device__ __forceinline__ void load(Values& values) const {
     if (!ANY_TURNED || factor_.inner_stride == 1) {
@@ -254,6 +271,7 @@ class SplitTile {
   const SplitParameters::Side& side_;
   const Factor& factor_;
   int64_t inner_, outer_;
+  int product_ = 0;
   const float* source_;
   __half* planes_;
 };
@@ -261,7 +279,7 @@ class SplitTile {
 __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
   wait_for_previous_kernel();
-  __shared__ int exponents[2];
+  __shared__ int exponents[SCALES];
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();
   // The first tile is on its way while the exponents are found.
@@ -271,13 +289,13 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   SplitTile(parameters, tile).load(values);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents,
                    [] { __syncthreads(); });
-  if (tile == 0 && threadIdx.x < 2) {
+  if (tile == 0 && threadIdx.x < SCALES) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
   SplitTile::Seen guard;
   while (true) {
     const SplitTile now(parameters, tile);
-    now.store(values, power_of_two(exponents[now.side()]), guard);
+    now.store(values, power_of_two(exponents[now.scale()]), guard);
     tile += gridDim.x;
     if (tile >= tiles) break;
     SplitTile(parameters, tile).load(values);

@@ -1,5 +1,6 @@
 """Matrix products, with what becomes of each element of their results."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.anchors import Triangle
@@ -40,20 +41,45 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     return launched(kernel, [group.root], inputs)
 
 
+def together(kernels: Sequence[Kernel], machine: Machine) -> Kernel | None:
+    """The kernel of products of one left factor that are alike; None where no configuration has
+    several."""
+    first = kernels[0]
+    others = (kind for kernel in kernels[1:] for kind in kernel.inputs[1:])
+    sources = (source for kernel in kernels for source in kernel.sources)
+    joined = replace(
+        first,
+        inputs=(*first.inputs, *others),
+        outputs=tuple(kernel.output for kernel in kernels),
+        together=len(kernels),
+        sources=tuple(dict.fromkeys(sources)),
+    )
+    ranked = _ranked_for(joined, machine)
+    return replace(joined, config=ranked[0][1]) if ranked else None
+
+
 def _ranked(
     anchor: Contract,
     inputs: tuple[ValueType, ...],
     output: TensorType,
     machine: Machine,
     triangle: Triangle | None,
+    count: int = 1,
 ) -> tuple[tuple[float, Config], ...]:
     """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
-    shape = product_shape(anchor, inputs, output, triangle)
+    shape = product_shape(anchor, inputs, output, triangle).together(count)
     ranked = ranked_products(shape, widest, machine)
     if anchor.patches is None or anchor.patches.are_pixels:
         return ranked
     return tuple(entry for entry in ranked if _takes_patches(entry[1]))
+
+
+def _takes_several(config: Config) -> bool:
+    """Whether the variant has several products of one left factor in a launch."""
+    if not isinstance(config, TensorCoreConfig):
+        return False
+    return config.feed is Feed.SPLIT and not config.transposed
 
 
 def _takes_patches(config: Config) -> bool:
@@ -81,19 +107,23 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 
 
 def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
-    anchor = kernel.anchored(Contract)
-    return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
+    anchor, one = kernel.anchored(Contract), kernel.one_product
+    ranked = _ranked(anchor, one.inputs, one.output, machine, kernel.triangle, kernel.together)
+    if kernel.together == 1:
+        return ranked
+    return tuple(entry for entry in ranked if _takes_several(entry[1]))
 
 
 def _cost(kernel: Kernel) -> Work:
     factor = kernel.inputs[0]
     assert isinstance(factor, TensorType)
-    products = round(
-        contraction_flops(kernel.anchored(Contract), kernel.inputs, kernel.output)
-        * kept_share(kernel.triangle, kernel.output)
+    output, count = kernel.outputs[0], kernel.together
+    products = count * round(
+        contraction_flops(kernel.anchored(Contract), kernel.inputs, output)
+        * kept_share(kernel.triangle, output)
     )
     return Work(
-        flops=work_of(kernel) * kernel.output.numel_hint + products,
+        flops=work_of(kernel) * count * output.numel_hint + products,
         products=products,
         units=PRODUCT_UNITS.get(factor.dtype, ()),
     )
@@ -102,13 +132,15 @@ def _cost(kernel: Kernel) -> Work:
 def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-    return (str(kernel.epilogue), kernel.anchor, way)
+    return (str(kernel.epilogue), kernel.anchor, kernel.together, way)
 
 
 def _describe(kernel: Kernel) -> Description:
     kept = f", {kernel.triangle}" if kernel.triangle else ""
+    each = f", {kernel.together} of one left factor" if kernel.together > 1 else ""
     return Description(
-        what=f" {kernel.anchor}{kept}", computes=(f"{kernel.output} = {kernel.epilogue}",)
+        what=f" {kernel.anchor}{kept}{each}",
+        computes=(f"{kernel.outputs[0]} = {kernel.epilogue}",),
     )
 
 

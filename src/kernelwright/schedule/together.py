@@ -1,0 +1,92 @@
+"""Products of one left factor in one launch, as those of queries, keys and values are.
+
+The factor is split once for all of them, and one launch has more tiles to fill the card with than
+each of several. Their right factors stay where they are, and each has a result of its own.
+"""
+
+from collections.abc import Sequence
+
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Contract
+from kernelwright.ir.plan import Kernel, Launch, Step
+from kernelwright.ir.types import DType, TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.families import family_of
+from kernelwright.schedule.families.gemm import GEMM, together
+from kernelwright.schedule.roles import Roles, roles
+
+MOST_TOGETHER = 3
+"""Products of a launch: `MOST_TOGETHER` of gemm_rest.cuh."""
+
+
+def with_products_together(graph: Graph, steps: Sequence[Step], machine: Machine) -> list[Step]:
+    """The steps with one launch for products that share their left factor, where that is faster."""
+    merged: dict[str, Launch | None] = {}
+    for launches in _alike(graph, steps):
+        found = _merged(launches, machine) if len(launches) > 1 else None
+        if found is not None:
+            merged |= {found.result: found, **dict.fromkeys(found.results[1:])}
+    found_steps = (merged.get(it.result, it) if isinstance(it, Launch) else it for it in steps)
+    return [step for step in found_steps if step is not None]
+
+
+def _merged(launches: Sequence[Launch], machine: Machine) -> Launch | None:
+    kernels = [launch.kernel for launch in launches]
+    kernel = together(kernels, machine)
+    if kernel is None or _seconds(kernel, machine) >= sum(_seconds(it, machine) for it in kernels):
+        return None
+    return Launch(
+        results=tuple(launch.result for launch in launches),
+        kernel=kernel,
+        inputs=(
+            launches[0].inputs[0],
+            *(name for launch in launches for name in launch.inputs[1:]),
+        ),
+    )
+
+
+def _seconds(kernel: Kernel, machine: Machine) -> float:
+    seconds = family_of(kernel).seconds(kernel, machine)
+    assert seconds is not None, "the time of products is modelled"
+    return seconds
+
+
+def _alike(graph: Graph, steps: Sequence[Step]) -> list[list[Launch]]:
+    """Launches that can be one where the first of them is: what they read is there before it."""
+    ordered = graph.readers_of_mutable()
+    made: dict[str, int] = {}
+    groups: list[list[Launch]] = []
+    latest: dict[object, list[Launch]] = {}
+    for at, step in enumerate(steps):
+        if isinstance(step, Launch) and _may_join(step.kernel) and step.result not in ordered:
+            key = _key(step)
+            group = latest.get(key, [])
+            starts = len(group) in (0, MOST_TOGETHER)
+            if starts or any(made.get(it, -1) >= made[group[0].result] for it in step.inputs):
+                group = latest[key] = []
+                groups.append(group)
+            group.append(step)
+        names = step.results if isinstance(step, Launch) else (step.result,)
+        made |= dict.fromkeys(names, at)
+    return groups
+
+
+def _key(launch: Launch) -> object:
+    kernel = launch.kernel
+    kinds = (*kernel.inputs, *kernel.outputs)
+    return (launch.inputs[0], kernel.anchor, str(kernel.epilogue), kinds, kernel.operators)
+
+
+def _may_join(kernel: Kernel) -> bool:
+    """Whether a kernel is a product of floats whose right factor is one for all batches."""
+    if kernel.family != GEMM.name or kernel.triangle is not None:
+        return False
+    contract = kernel.anchored(Contract)
+    found = roles(contract)
+    return (
+        isinstance(found, Roles)
+        and not found.swapped
+        and contract.patches is None
+        and len(found.right) == 2
+        and all(isinstance(it, TensorType) and it.dtype is DType.F32 for it in kernel.inputs)
+    )
