@@ -23,6 +23,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
+from kernelwright.ir.kinds import Reduction
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
@@ -178,6 +179,33 @@ def test_triangle_of_a_product_on_the_emulator(
     config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
     plan = with_configs(compiled.plan, {kernel.name: config})
     _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path, run_script)
+
+
+@pytest.mark.parametrize(
+    ("feed", "block_n", "cluster"),
+    [(Feed.TURNS, 256, 2), (Feed.DIRECT, 64, 1)],
+)
+def test_extremes_of_rows_on_the_emulator(
+    feed: Feed, block_n: int, cluster: int, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    """Whole and begun tiles, and what the other variants compute: odd sizes, no products."""
+    compiled = _compiled("extremes", "bfloat16", tmp_path)
+    assert [kernel.kept for kernel in compiled.plan.kernels] == [
+        Reduction.MAXIMUM,
+        Reduction.MINIMUM,
+    ]
+    config = TensorCoreConfig(block_n=block_n, feed=feed, stages=3, cluster=cluster)
+    plan = with_configs(compiled.plan, {it.name: config for it in compiled.plan.kernels})
+    compiled = replace(compiled, plan=plan)
+    sizes = [
+        {"BATCH": batch, "M": m, "K": k, "N": n, "WIDE": n}
+        for batch, m, k, n in [(2, 130, 40, 264), (3, 5, 70, 3), (1, 4, 0, 5), (2, 0, 8, 8)]
+    ]
+    _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
+    problem, emitted = compiled.problem.path, tmp_path / "emitted.py"
+    size = json.dumps({"BATCH": 1, "M": 66, "K": 8, "N": 72, "WIDE": 72})
+    seen = run_script(FOLDER / "special_values.py", problem, emitted, "bfloat16", size)
+    assert seen == {"differing": [], "findings": []}
 
 
 def test_one_text_for_several_sizes_on_the_emulator(

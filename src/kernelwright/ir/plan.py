@@ -8,7 +8,7 @@ from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Size, walk
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.kinds import Contract, ViewMap
+from kernelwright.ir.kinds import Contract, Reduction, ViewMap
 from kernelwright.ir.library_calls import EINSUM
 from kernelwright.ir.types import Dim, TensorType, ValueType
 
@@ -41,6 +41,9 @@ class Kernel:
     """`file:line` of the replaced operators in the user's file."""
     triangle: Triangle | None = None
     """The part of a product's result that the epilogue keeps, where it sets the rest to zero."""
+    kept: Reduction | None = None
+    """MAXIMUM or MINIMUM: of each row of a product's result that one element is written, and the
+    result has one column."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 

@@ -16,7 +16,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.gemm_work import contraction_sizes
@@ -63,6 +63,8 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
+    kept: Reduction | None = None
+    """What a row of the result is reduced to before anything is written."""
     apart: int = 1
     """Batches, of all, that share a right factor and whose rows do not lie together."""
 
@@ -88,6 +90,12 @@ class ProductShape:
         """Multiplications."""
         return self.batches * self.m * self.n * self.k
 
+    @property
+    def result_bytes(self) -> int:
+        """Bytes that are written."""
+        columns = self.n if self.kept is None else 1
+        return self.batches * self.m * columns * self.dtype.itemsize
+
     def sides(self, config: TensorCoreConfig) -> tuple[Factor, Factor]:
         """The factors as they stand in the product that the config computes."""
         return (self.rhs, self.lhs) if config.transposed else (self.lhs, self.rhs)
@@ -102,6 +110,7 @@ def product_shape(
     inputs: Sequence[ValueType],
     output: TensorType,
     triangle: Triangle | None = None,
+    kept: Reduction | None = None,
 ) -> ProductShape:
     """The product that a contraction of these types is at the captured sizes."""
     found = roles(anchor)
@@ -140,6 +149,7 @@ def product_shape(
         rhs=factor(found.right, rhs, found.right_major),
         bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
         triangle=triangle,
+        kept=kept,
         extras=sum(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
@@ -190,7 +200,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     rates = warpgroup_rates(machine)
     of_tiles = _turn_cycles if config.feed is Feed.TURNS else _tile_cycles
     cycles = of_tiles(shape, config, machine)
-    result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
+    result = shape.result_bytes
     share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
@@ -288,7 +298,9 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     check."""
     launches = machine.launches
     if config.feed.is_short:
-        return launches.product_seconds
+        # Keys of rows are cleared before, and become results after it.
+        others = 0 if shape.kept is None else 2
+        return launches.product_seconds + others * launches.next_seconds
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)

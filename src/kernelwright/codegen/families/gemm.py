@@ -18,7 +18,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
@@ -75,6 +75,12 @@ _MOST_ALONG = 1 << 30
 """Elements along a dimension: coordinates of boxes are 32-bit."""
 _TILE_ROWS = 128
 """Rows of a tile on the tensor cores: `Sm90Tile::BLOCK_M`."""
+_KEPT = {
+    None: None,
+    Reduction.MAXIMUM: "LargestResult",
+    Reduction.MINIMUM: "SmallestResult",
+}
+"""What the text keeps of a row."""
 _STEP_K = 64
 """K of one of its steps: `Sm90Tile::BLOCK_K`."""
 _MOST_STEPS_IN_TURN = 4
@@ -96,6 +102,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
         "patches": _walk(kernel),
+        "kept": _KEPT[kernel.kept],
     }
 
 
@@ -146,7 +153,7 @@ def _takes_all(kernel: Kernel) -> bool:
     config = kernel.config
     if not isinstance(config, TensorCoreConfig) or not _takes_strides(kernel):
         return False
-    if not _has_one_size(kernel):
+    if not _has_one_size(kernel) or kernel.kept is not None:
         return False
     extents = _extents(kernel)
     products = prod(extents.values())
@@ -360,6 +367,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_PATCHES": _has_patches(kernel),
         "ANY_OTHER_SIZES": not takes_all,
         "ANY_TURNED": not takes_all,
+        "ANY_EXTREMES": kernel.kept is not None,
         "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),
     }
     return frozenset(name for name, is_present in present.items() if not is_present)
@@ -370,7 +378,8 @@ def emit(kernel: Kernel) -> KernelText:
     fields = elementwise_fields(kernel, 2)
     section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields, **product_fields(kernel))
     own = tuned(kernel)
-    sources = (*own.sources, "gemm_launch.cuh")
+    launch = "gemm_launch.cuh" if kernel.kept is None else "gemm_extreme_launch.cuh"
+    sources = (*own.sources, launch)
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
     return KernelText(
         section=section,

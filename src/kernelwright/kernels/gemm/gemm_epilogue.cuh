@@ -114,6 +114,7 @@ class GemmEpilogue {
   __device__ __forceinline__ void select(const int64_t (&batch)[MAX_BATCH_RANK]) {
     out_ = batch_base<Out>(problem_, Problem::OUT, batch);
     if constexpr (ANY_EXTRAS) select_extras(batch, Indices());
+    if constexpr (ANY_EXTREMES && Own::IS_ONE) keys_ = problem_.keys + rows_before(batch);
   }
   __device__ __forceinline__ void select(int64_t batch) {
     int64_t index[MAX_BATCH_RANK];
@@ -135,16 +136,32 @@ class GemmEpilogue {
     } else {
       values = compute(sums, row, column);
     }
-    Out* address = out_ + offset(operands[Problem::OUT], row, column);
-    if (operands[Problem::OUT].has_column_vectors) {
-      store_vector(address, values);
+    if constexpr (ANY_EXTREMES && Own::IS_ONE) {
+      keep(row, best(values, valid(column, WIDTH)));
     } else {
+      Out* address = out_ + offset(operands[Problem::OUT], row, column);
+      if (operands[Problem::OUT].has_column_vectors) {
+        store_vector(address, values);
+      } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        if (i < valid(column, WIDTH))
-          address[i * operands[Problem::OUT].column_stride] = values.element[i];
+        for (int i = 0; i < WIDTH; ++i) {
+          if (i < valid(column, WIDTH))
+            address[i * operands[Problem::OUT].column_stride] = values.element[i];
+        }
       }
     }
+  }
+
+  // The extras of a row, which have one value for all of its columns.
+  using OfRow = Pack<Extra...>;
+  __device__ __forceinline__ OfRow of_row(int64_t row) const { return load_row(row, Indices()); }
+  // The result for a sum in that row, not rounded yet: rounding keeps the order.
+  __device__ __forceinline__ float result_in(float sum, const OfRow& joining) const {
+    return result_in(sum, joining, Indices());
+  }
+  // A result of this row joins those that are there already, one of which is kept.
+  __device__ __forceinline__ void keep(int64_t row, float result) const {
+    atomicMax(keys_ + row, Own::key(result));
   }
 
   // The results for the same columns, of which only those that exist mean anything.
@@ -193,6 +210,7 @@ class GemmEpilogue {
   template <int WIDTH>
   __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
                                            int columns) const {
+    static_assert(!ANY_EXTREMES || !Own::IS_ONE, "the result has all columns");
     Vector<Out, WIDTH> values;
     if constexpr (ANY_EXTRAS) {
       values = results_at(sums, place, rows, columns);
@@ -240,6 +258,39 @@ class GemmEpilogue {
 
  private:
   using Indices = std::index_sequence_for<Extra...>;
+  using Own = Kept<Epilogue>;
+
+  // Those of the batches before this one.
+  __device__ __forceinline__ int64_t rows_before(const int64_t (&batch)[MAX_BATCH_RANK]) const {
+    int64_t number = 0;
+#pragma unroll
+    for (int d = 0; d < MAX_BATCH_RANK; ++d) {
+      if (d < problem_.batch_rank) number = number * problem_.batch_sizes[d] + batch[d];
+    }
+    return number * problem_.m;
+  }
+
+  template <int WIDTH>
+  __device__ __forceinline__ static float best(const Vector<Out, WIDTH>& values, int valid) {
+    float found = Own::NONE;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      if (i < valid) found = Own::better(found, widen(values.element[i]));
+    }
+    return found;
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ OfRow load_row(int64_t row, std::index_sequence<I...>) const {
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return {{{load_constant(get<I>(extras_) + row * extras[I].row_stride)}...}};
+  }
+  template <size_t... I>
+  __device__ __forceinline__ float result_in(float sum, const OfRow& joining,
+                                             std::index_sequence<I...>) const {
+    static_assert(!IsLocated<Epilogue>::value, "it is not told where its elements stand");
+    return problem_.epilogue(sum, widen(get<I>(joining))...);
+  }
 
   __device__ __forceinline__ static int64_t offset(const MatrixOperand& operand, int64_t row,
                                                    int64_t column) {
@@ -388,5 +439,6 @@ class GemmEpilogue {
 
   const Problem& problem_;
   Out* out_;
+  [[maybe_unused]] uint32_t* keys_ = problem_.keys;
   [[maybe_unused]] Pack<const Extra*...> extras_ = {};
 };

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kernelwright.ir.anchors import Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
@@ -46,19 +46,27 @@ def _ranked(
     output: TensorType,
     machine: Machine,
     triangle: Triangle | None,
+    kept: Reduction | None = None,
 ) -> tuple[tuple[float, Config], ...]:
     """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
-    shape = product_shape(anchor, inputs, output, triangle)
+    shape = product_shape(anchor, inputs, output, triangle, kept)
     ranked = ranked_products(shape, widest, machine)
+    if kept is not None:
+        return tuple(entry for entry in ranked if _keeps_rows(entry[1]))
     if anchor.patches is None or anchor.patches.are_pixels:
         return ranked
     return tuple(entry for entry in ranked if _takes_patches(entry[1]))
 
 
+def _keeps_rows(config: Config) -> bool:
+    """Whether the variant reduces rows where it has their sums."""
+    return isinstance(config, TensorCoreConfig) and config.feed.is_short and not config.transposed
+
+
 def _takes_patches(config: Config) -> bool:
     """Whether the variant brings them to where it multiplies."""
-    return isinstance(config, TensorCoreConfig) and config.feed.is_short and not config.transposed
+    return _keeps_rows(config)
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -82,7 +90,9 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 
 def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor = kernel.anchored(Contract)
-    return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
+    return _ranked(
+        anchor, kernel.inputs, kernel.output, machine, kernel.triangle, kernel.kept
+    )
 
 
 def _cost(kernel: Kernel) -> Work:
@@ -92,8 +102,11 @@ def _cost(kernel: Kernel) -> Work:
         contraction_flops(kernel.anchored(Contract), kernel.inputs, kernel.output)
         * kept_share(kernel.triangle, kernel.output)
     )
+    results = kernel.output.numel_hint
+    if kernel.kept is not None:
+        results *= product_shape(kernel.anchored(Contract), kernel.inputs, kernel.output).n
     return Work(
-        flops=work_of(kernel) * kernel.output.numel_hint + products,
+        flops=work_of(kernel) * results + products,
         products=products,
         units=PRODUCT_UNITS.get(factor.dtype, ()),
     )
@@ -102,13 +115,15 @@ def _cost(kernel: Kernel) -> Work:
 def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-    return (str(kernel.epilogue), kernel.anchor, way)
+    return (str(kernel.epilogue), kernel.anchor, way, kernel.kept)
 
 
 def _describe(kernel: Kernel) -> Description:
     kept = f", {kernel.triangle}" if kernel.triangle else ""
+    of_rows = f"{kernel.kept} of each row of " if kernel.kept else ""
     return Description(
-        what=f" {kernel.anchor}{kept}", computes=(f"{kernel.output} = {kernel.epilogue}",)
+        what=f" {kernel.anchor}{kept}",
+        computes=(f"{kernel.output} = {of_rows}{kernel.epilogue}",),
     )
 
 
