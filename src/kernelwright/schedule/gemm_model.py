@@ -360,7 +360,9 @@ def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> f
     resident = max(1, min(rates.hiding_threads // config.threads, fitting))
     tiles = shape.tiles(config.block_m, config.block_n)
     waves = ceil(tiles / (machine.sm_count * resident))
-    work = config.block_m * config.block_n * resident * 2 * shape.k
+    # What K lacks of whole steps is multiplied, too.
+    depth = ceil(shape.k / config.block_k) * config.block_k
+    work = config.block_m * config.block_n * resident * 2 * depth
     # Shared-memory reads and global loads for each multiply-add, and barriers for each step of K,
     # all slow a step down.
     reads = 1 / config.thread_m + 1 / config.thread_n

@@ -97,7 +97,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": _simt_members(_SMALL_TILE, *_majors(kernel)) if _has_small(kernel) else (),
+        "small": _simt_members(_SMALL_TILE, *_simt_majors(kernel)) if _has_small(kernel) else (),
         "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
@@ -197,7 +197,7 @@ def tuned(kernel: Kernel) -> Tuned:
     """How the kernel's own configuration is written."""
     match kernel.config:
         case GemmConfig() as config:
-            return _simt(config, *_majors(kernel))
+            return _simt(config, *_simt_majors(kernel))
         case TensorCoreConfig() as config:
             found = _tensor_cores(config, kernel)
             return replace(found, buffered=_stores_whole_rows(config, kernel))
@@ -330,6 +330,22 @@ def _majors(kernel: Kernel) -> tuple[Major, Major]:
     return found.left_major, found.right_major
 
 
+def _simt_majors(kernel: Kernel) -> tuple[Major, Major]:
+    """The same for the CUDA cores, which move rows along M or N in whole 16 bytes: where a known
+    size has others, nothing is relied on."""
+    swapped = product_of(kernel.anchored(Contract)).swapped
+    left, right = reversed(kernel.inputs[:2]) if swapped else kernel.inputs[:2]
+
+    def moved(major: Major, factor: ValueType) -> Major:
+        assert isinstance(factor, TensorType)
+        last = factor.shape[-1]
+        is_apart = last.is_static and last.hint * factor.dtype.itemsize % 16 != 0
+        return Major.NONE if major is Major.MN and is_apart else major
+
+    of_left, of_right = _majors(kernel)
+    return moved(of_left, left), moved(of_right, right)
+
+
 def _factor(kernel: Kernel) -> TensorType:
     """The type of a factor of the kernel's product; both have the same elements."""
     factor = kernel.inputs[0]
@@ -350,7 +366,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
     has_layouts = isinstance(config, GemmConfig) or _has_small(kernel)
-    majors = _majors(kernel) if has_layouts else ()
+    majors = _simt_majors(kernel) if has_layouts else ()
     takes_all = _takes_all(kernel)
     present = {
         "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,

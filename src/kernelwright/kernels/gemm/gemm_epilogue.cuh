@@ -72,6 +72,9 @@ __device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
 template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
                                                          const MatrixOperand& operand, int valid) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(address));
+  }
   if (operand.has_column_vectors) return load_constant_vector<WIDTH>(address);
   Vector<T, WIDTH> values = {};
 #pragma unroll
