@@ -240,7 +240,7 @@ def test_steps_for_products_join_the_rows_that_they_read() -> None:
     def layers(m: Function, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return functional.silu(x) @ y.mT + m.norm(x) @ y.mT
 
-    assert ("layer_norm", "silu") in launches(plan(layers, *ROWS))
+    assert ("silu", "layer_norm") in launches(plan(layers, *ROWS))
 
 
 def test_steps_that_others_read_stay_apart() -> None:

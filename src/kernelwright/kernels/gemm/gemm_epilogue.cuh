@@ -117,7 +117,7 @@ class GemmEpilogue {
   __device__ __forceinline__ void select(const int64_t (&batch)[MAX_BATCH_RANK]) {
     out_ = batch_base<Out>(problem_, Problem::OUT, batch);
     if constexpr (ANY_EXTRAS) select_extras(batch, Indices());
-    if constexpr (ANY_EXTREMES && Own::IS_ONE) keys_ = problem_.keys + rows_before(batch);
+    if constexpr (ANY_EXTREMES && KeptResult::IS_ONE) keys_ = problem_.keys + rows_before(batch);
   }
   __device__ __forceinline__ void select(int64_t batch) {
     int64_t index[MAX_BATCH_RANK];
@@ -139,8 +139,8 @@ class GemmEpilogue {
     } else {
       values = compute(sums, row, column);
     }
-    if constexpr (ANY_EXTREMES && Own::IS_ONE) {
-      keep(row, best(values, valid(column, WIDTH)));
+    if constexpr (ANY_EXTREMES && KeptResult::IS_ONE) {
+      keep_in_row(row, best_of(values, valid(column, WIDTH)));
     } else {
       Out* address = out_ + offset(operands[Problem::OUT], row, column);
       if (operands[Problem::OUT].has_column_vectors) {
@@ -156,15 +156,17 @@ class GemmEpilogue {
   }
 
   // The extras of a row, which have one value for all of its columns.
-  using OfRow = Pack<Extra...>;
-  __device__ __forceinline__ OfRow of_row(int64_t row) const { return load_row(row, Indices()); }
+  using RowJoining = Pack<Extra...>;
+  __device__ __forceinline__ RowJoining row_joining(int64_t row) const {
+    return load_row_joining(row, Indices());
+  }
   // The result for a sum in that row, not rounded yet: rounding keeps the order.
-  __device__ __forceinline__ float result_in(float sum, const OfRow& joining) const {
-    return result_in(sum, joining, Indices());
+  __device__ __forceinline__ float row_result(float sum, const RowJoining& joining) const {
+    return row_result(sum, joining, Indices());
   }
   // A result of this row joins those that are there already, one of which is kept.
-  __device__ __forceinline__ void keep(int64_t row, float result) const {
-    atomicMax(keys_ + row, Own::key(result));
+  __device__ __forceinline__ void keep_in_row(int64_t row, float result) const {
+    atomicMax(keys_ + row, KeptResult::key(result));
   }
 
   // The results for the same columns, of which only those that exist mean anything.
@@ -213,7 +215,7 @@ class GemmEpilogue {
   template <int WIDTH>
   __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
                                            int columns) const {
-    static_assert(!ANY_EXTREMES || !Own::IS_ONE, "the result has all columns");
+    static_assert(!ANY_EXTREMES || !KeptResult::IS_ONE, "the result has all columns");
     Vector<Out, WIDTH> values;
     if constexpr (ANY_EXTRAS) {
       values = results_at(sums, place, rows, columns);
@@ -261,7 +263,7 @@ class GemmEpilogue {
 
  private:
   using Indices = std::index_sequence_for<Extra...>;
-  using Own = Kept<Epilogue>;
+  using KeptResult = Kept<Epilogue>;
 
   // Those of the batches before this one.
   __device__ __forceinline__ int64_t rows_before(const int64_t (&batch)[MAX_BATCH_RANK]) const {
@@ -274,23 +276,24 @@ class GemmEpilogue {
   }
 
   template <int WIDTH>
-  __device__ __forceinline__ static float best(const Vector<Out, WIDTH>& values, int valid) {
-    float found = Own::NONE;
+  __device__ __forceinline__ static float best_of(const Vector<Out, WIDTH>& values, int valid) {
+    float found = KeptResult::NONE;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      if (i < valid) found = Own::better(found, widen(values.element[i]));
+      if (i < valid) found = KeptResult::better(found, widen(values.element[i]));
     }
     return found;
   }
 
   template <size_t... I>
-  __device__ __forceinline__ OfRow load_row(int64_t row, std::index_sequence<I...>) const {
+  __device__ __forceinline__ RowJoining load_row_joining(int64_t row,
+                                                         std::index_sequence<I...>) const {
     const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
     return {{{load_constant(get<I>(extras_) + row * extras[I].row_stride)}...}};
   }
   template <size_t... I>
-  __device__ __forceinline__ float result_in(float sum, const OfRow& joining,
-                                             std::index_sequence<I...>) const {
+  __device__ __forceinline__ float row_result(float sum, const RowJoining& joining,
+                                              std::index_sequence<I...>) const {
     static_assert(!IsLocated<Epilogue>::value, "it is not told where its elements stand");
     return problem_.epilogue(sum, widen(get<I>(joining))...);
   }

@@ -250,8 +250,8 @@ __device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue
   using Own = Kept<decltype(problem.epilogue)>;
   constexpr int AT_ONCE = 32;
   const int upper = first_row + row, lower = upper + 8, last = static_cast<int>(problem.m) - 1;
-  const auto of_upper = epilogue.of_row(min(upper, last));
-  const auto of_lower = epilogue.of_row(min(lower, last));
+  const auto of_upper = epilogue.row_joining(min(upper, last));
+  const auto of_lower = epilogue.row_joining(min(lower, last));
   float rest[COUNT], best[2] = {Own::NONE, Own::NONE};
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) rest[i] = sums[i];
@@ -262,8 +262,8 @@ __device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue
     for (int i = 0; i < AT_ONCE; i += 4) {
 #pragma unroll
       for (int next = 0; next < 2; ++next) {
-        const float own = Own::better(best[0], epilogue.result_in(rest[i + next], of_upper));
-        const float below = Own::better(best[1], epilogue.result_in(rest[i + 2 + next], of_lower));
+        const float own = Own::better(best[0], epilogue.row_result(rest[i + next], of_upper));
+        const float below = Own::better(best[1], epilogue.row_result(rest[i + 2 + next], of_lower));
         const bool exists = 2 * i + next < end;
         best[0] = exists ? own : best[0];
         best[1] = exists ? below : best[1];
@@ -280,8 +280,8 @@ __device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue
     }
   }
   if (threadIdx.x % 4 == 0) {
-    if (upper <= last) epilogue.keep(upper, best[0]);
-    if (lower <= last) epilogue.keep(lower, best[1]);
+    if (upper <= last) epilogue.keep_in_row(upper, best[0]);
+    if (lower <= last) epilogue.keep_in_row(lower, best[1]);
   }
 }
 
