@@ -90,9 +90,7 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 
 def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor = kernel.anchored(Contract)
-    return _ranked(
-        anchor, kernel.inputs, kernel.output, machine, kernel.triangle, kernel.kept
-    )
+    return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle, kernel.kept)
 
 
 def _cost(kernel: Kernel) -> Work:
