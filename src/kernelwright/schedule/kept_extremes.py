@@ -42,8 +42,9 @@ def with_kept_extremes(graph: Graph, steps: Sequence[Step], machine: Machine) ->
             continue
         one = _joined(product.kernel, step.kernel, kept, machine)
         if one is not None:
-            joined[step.result] = replace(step, kernel=one, inputs=product.inputs)
-            gone.add(product.result)
+            # In the product's place: what it reads may change after it.
+            joined[product.result] = replace(step, kernel=one, inputs=product.inputs)
+            gone.add(step.result)
     return [joined.get(step.result, step) for step in steps if step.result not in gone]
 
 
