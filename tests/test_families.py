@@ -23,6 +23,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
+from kernelwright.ir.kinds import Reduction
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
@@ -223,6 +224,42 @@ def test_triangle_of_a_product_on_the_emulator(
     _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path, run_script)
 
 
+@pytest.mark.parametrize(
+    ("feed", "block_n", "cluster"), [(Feed.TURNS, 256, 2), (Feed.DIRECT, 64, 1)]
+)
+def test_extremes_of_rows_on_the_emulator(
+    feed: Feed, block_n: int, cluster: int, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    """Whole and begun tiles, and what the other variants compute: odd sizes, no products."""
+    compiled = _with_extremes(feed, block_n, cluster, tmp_path)
+    sizes = [
+        {"BATCH": batch, "M": m, "K": k, "N": n, "WIDE": n}
+        for batch, m, k, n in [(2, 66, 24, 264), (3, 5, 70, 3), (1, 4, 0, 5), (2, 0, 8, 8)]
+    ]
+    _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
+
+
+def test_extremes_of_nan_and_infinities_on_the_emulator(
+    tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _with_extremes(Feed.TURNS, 64, 1, tmp_path)
+    emitted = tmp_path / "emitted.py"
+    write_candidate(compiled, emitted)
+    size = json.dumps({"BATCH": 1, "M": 18, "K": 8, "N": 72, "WIDE": 72})
+    arguments = (compiled.problem.path, emitted, "bfloat16", size)
+    seen = run_script(FOLDER / "special_values.py", *arguments)
+    assert seen == {"differing": [], "findings": []}
+
+
+def _with_extremes(feed: Feed, block_n: int, cluster: int, folder: Path) -> Compiled:
+    compiled = _compiled("extremes", "bfloat16", folder)
+    kept = [kernel.kept for kernel in compiled.plan.kernels]
+    assert kept == [Reduction.MAXIMUM, Reduction.MINIMUM]
+    config = TensorCoreConfig(block_n=block_n, feed=feed, stages=3, cluster=cluster)
+    names = (kernel.name for kernel in compiled.plan.kernels)
+    return replace(compiled, plan=with_configs(compiled.plan, dict.fromkeys(names, config)))
+
+
 def test_one_text_for_several_sizes_on_the_emulator(
     tmp_path: Path, run_script: Callable[..., Any]
 ) -> None:
@@ -296,6 +333,17 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_results_on_the_emulator(
+    dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("short_results", dtype, tmp_path)
+    _expect_right(compiled, [{"ROWS": 3}], dtype, tmp_path, run_script)
+    arguments = (compiled.problem.path, tmp_path / "emitted.py", dtype, json.dumps({"ROWS": 2}))
+    seen = run_script(FOLDER / "special_values.py", *arguments)
+    assert seen == {"differing": [], "findings": []}
 
 
 def test_loops_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:

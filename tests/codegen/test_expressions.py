@@ -25,6 +25,7 @@ def test_what_has_16_bits_is_not_rounded_again() -> None:
 
 def test_short_results_have_functions_of_their_own() -> None:
     wide = Call("cast", (Operand(0, DType.BF16),), DType.F32)
-    gelu = Call("gelu", (wide,), DType.F32)
-    assert _written(_rounded(gelu)) == "rounded<__nv_bfloat16>(short_gelu(a))"
-    assert _written(gelu) == "gelu(a)"
+    for name, exact in (("gelu", "gelu"), ("silu", "silu"), ("exp", "expf")):
+        call = Call(name, (wide,), DType.F32)
+        assert _written(_rounded(call)) == f"rounded<__nv_bfloat16>(short_{name}(a))"
+        assert _written(call) == f"{exact}(a)"

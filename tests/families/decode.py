@@ -1,4 +1,4 @@
-"""What a decode step makes before attention: rotary embedding, a new key and value in their cache."""
+"""What a decode step makes before attention: rotary embedding, new keys and values in caches."""
 
 import torch
 from torch import nn

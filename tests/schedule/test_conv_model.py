@@ -69,7 +69,9 @@ def test_what_is_ranked_first_is_fast() -> None:
         ranked = [it for it in ranked_convolutions(sizes, planes, H200)
                   if isinstance(it[1], ConvConfig)]  # fmt: skip
         # The kernel that wrote planes for overlapping pixels took twice as long then.
-        found = [v for v in _RECORDS[case.name]["variants"] if "ms" in v and " o" not in v["variant"]]
+        found = [
+            v for v in _RECORDS[case.name]["variants"] if "ms" in v and " o" not in v["variant"]
+        ]
         times = {re.sub(r" s\d+| rows", "", v["variant"]): v["ms"] for v in found}
         # Others were not timed.
         lines = [replace(c, store=ConvStore.LINES) for _, c in ranked if not c.has_joined]

@@ -234,3 +234,17 @@ def test_a_sum_with_an_earlier_product_is_an_epilogue_of_the_later_one() -> None
 def test_a_view_of_totals_does_not_part_the_next_reduction() -> None:
     result = plan(lambda m, x: x.amin(2).softmax(1), *IMAGES)
     assert launches(result) == [("amin",), ("softmax",)]
+
+
+def test_steps_for_products_join_the_rows_that_they_read() -> None:
+    def layers(m: Function, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return functional.silu(x) @ y.mT + m.norm(x) @ y.mT
+
+    assert ("silu", "layer_norm") in launches(plan(layers, *ROWS))
+
+
+def test_steps_that_others_read_stay_apart() -> None:
+    def both(m: Function, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [functional.silu(x), m.norm(x)]
+
+    assert launches(plan(both, *ROWS)) == [("silu",), ("layer_norm",)]

@@ -157,6 +157,8 @@ SPELLING: dict[str, Spelling] = {
 """Operation of ir.expr.OPERATIONS (all but "cast") -> its spelling."""
 
 SHORT: dict[str, Spelling] = {
+    "exp": _device("short_exp"),
+    "silu": _device("short_silu"),
     "gelu": _device("short_gelu"),
     "gelu_tanh": _device("short_gelu_tanh"),
 }

@@ -9,7 +9,7 @@ from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Size, walk
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.joint import JointProducts
-from kernelwright.ir.kinds import Contract, ViewMap
+from kernelwright.ir.kinds import Contract, Reduction, ViewMap
 from kernelwright.ir.library_calls import EINSUM
 from kernelwright.ir.types import Dim, TensorType, ValueType
 
@@ -46,6 +46,9 @@ class Kernel:
     """Products of one left factor, alike in all else: `inputs` begin with that factor. Then come of
     each product in turn its right factor and what its epilogue reads; the expressions name those of
     the first. There is one output for each."""
+    kept: Reduction | None = None
+    """MAXIMUM or MINIMUM: of each row of a product's result that one element is written, and the
+    result has one column."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 

@@ -130,6 +130,9 @@ class PlanRun(GraphRun):
                 return [looped(partial(self.expression, body), shapes[0], operands)]
             case Contract() as contract:
                 acc = contracted(contract, shapes[0], *operands[:2])
+                if kernel.kept is not None:
+                    whole = self.value(kernel.epilogue, operands, list(acc.shape), [], acc)
+                    return [reduced(kernel.kept, whole, (acc.ndim - 1,))]
             case Convolution(conv=conv, has_bias=has_bias):
                 own = (3 if has_bias else 2) + conv.operands
                 acc = self.convolution(conv, shapes[0], operands[:own])

@@ -60,6 +60,7 @@ from kernelwright.schedule.families.family import Family, Free, Grow, Launcher, 
 from kernelwright.schedule.host_bound import ours_for_the_host
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.joint_products import with_joint_products
+from kernelwright.schedule.kept_extremes import with_kept_extremes
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.places_written import with_places_written
 from kernelwright.schedule.sharing import shared
@@ -140,6 +141,7 @@ def schedule_lowered(
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     made = with_joint_products(graph, made, machine)
     made = with_products_together(graph, made, machine)
+    made = with_kept_extremes(graph, made, machine)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []

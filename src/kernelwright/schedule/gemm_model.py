@@ -16,7 +16,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.gemm_work import contraction_sizes
@@ -67,6 +67,8 @@ class ProductShape:
     """Tensors of the result's size that its epilogue reads."""
     rounds: bool = False
     """Whether float32 factors may be rounded to TF32."""
+    kept: Reduction | None = None
+    """What a row of the result is reduced to before anything is written."""
     apart: int = 1
     """Batches, of all, that share a right factor and whose rows do not lie together."""
 
@@ -102,6 +104,12 @@ class ProductShape:
         """Multiplications."""
         return self.batches * self.m * self.n * self.k
 
+    @property
+    def result_bytes(self) -> int:
+        """Bytes that are written."""
+        columns = self.n if self.kept is None else 1
+        return self.batches * self.m * columns * self.dtype.itemsize
+
     def sides(self, config: TensorCoreConfig) -> tuple[Factor, Factor]:
         """The factors as they stand in the product that the config computes."""
         return (self.rhs, self.lhs) if config.transposed else (self.lhs, self.rhs)
@@ -116,6 +124,7 @@ def product_shape(
     inputs: Sequence[ValueType],
     output: TensorType,
     triangle: Triangle | None = None,
+    kept: Reduction | None = None,
 ) -> ProductShape:
     """The product that a contraction of these types is at the captured sizes."""
     found = roles(anchor)
@@ -154,6 +163,7 @@ def product_shape(
         rhs=factor(found.right, rhs, found.right_major),
         bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
         triangle=triangle,
+        kept=kept,
         extras=sum(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
@@ -205,7 +215,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     rates = warpgroup_rates(machine)
     of_tiles = _turn_cycles if config.feed is Feed.TURNS else _tile_cycles
     cycles = of_tiles(shape, config, machine)
-    result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
+    result = shape.result_bytes
     share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
@@ -303,7 +313,9 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     check."""
     launches = machine.launches
     if config.feed.is_direct:
-        return launches.product_seconds
+        # Keys of rows are cleared before, and become results after it.
+        others = 0 if shape.kept is None else 2
+        return launches.product_seconds + others * launches.next_seconds
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
@@ -363,7 +375,9 @@ def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> f
     resident = max(1, min(rates.hiding_threads // config.threads, fitting))
     tiles = shape.tiles(config.block_m, config.block_n)
     waves = ceil(tiles / (machine.sm_count * resident))
-    work = config.block_m * config.block_n * resident * 2 * shape.k
+    # What K lacks of whole steps is multiplied, too.
+    depth = ceil(shape.k / config.block_k) * config.block_k
+    work = config.block_m * config.block_n * resident * 2 * depth
     # Shared-memory reads and global loads for each multiply-add, and barriers for each step of K,
     # all slow a step down.
     reads = 1 / config.thread_m + 1 / config.thread_n

@@ -6,6 +6,8 @@ from kernelwright.ir.configs import ShortRows
 from kernelwright.machine import Machine
 from kernelwright.schedule.row_shape import RowShape
 
+_RESULT_REGISTERS = 8
+"""Registers of each result of short rows beyond the first: its address, and what it is made of."""
 _SINGLE_ELEMENTS = 20
 """Elements of a thread that it reads one by one and keeps in registers."""
 _TEAM_THREADS = (256, 512)
@@ -93,7 +95,8 @@ def _short_registers(rows: RowShape, elements: int, machine: Machine) -> int:
     """Registers of a thread that holds so many elements of a row: what is stored of them, and what
     a fold takes of each at a further level, or at the first where that is something else."""
     taken = elements * (rows.levels - 1 + rows.is_computed)
-    needed = machine.rows.short_registers + elements * sum(rows.inputs) // 4 + taken
+    others = _RESULT_REGISTERS * max(0, len(rows.results) - 1)
+    needed = machine.rows.short_registers + elements * sum(rows.inputs) // 4 + taken + others
     return max(machine.rows.least_registers, -(-needed // 8) * 8)
 
 

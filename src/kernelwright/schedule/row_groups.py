@@ -2,7 +2,8 @@
 
 A reduction says which rows there are. Every other reduction over the same rows joins it, every
 pointwise step on their elements or on their totals, and what computes the elements in front of
-them; what somebody else reads becomes a result of the kernel.
+them; what somebody else reads becomes a result of the kernel. Steps on what the kernel reads anyway
+join it where only products read them.
 """
 
 from collections.abc import Container
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Call, Expr, Operand, Total, operations, transform
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Pointwise, Project, Reduce
+from kernelwright.ir.kinds import Contract, Pointwise, Project, Reduce
 from kernelwright.ir.types import Dim, TensorType, TupleType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.row_members import Around, Members, Others
@@ -76,6 +77,7 @@ class _Growth:
             self._grow_aside()
             self._grow_up()
         self._prune()
+        self._join_beside()
         found = self._members
         members = tuple(self._nodes[name] for name in found.in_order(found.names))
         results = tuple(node for node in members if found.is_result(node))
@@ -137,6 +139,27 @@ class _Growth:
                 ):
                     waiting.append(name)
         return found - self._members.names
+
+    def _join_beside(self) -> None:
+        """Join steps on nothing but what the group reads anyway, one for each element, that only
+        products read: they are written in any case, and a launch less reads what they are made of.
+        """
+        read = self._members.read() - self._members.names
+        wide = [name for name in read if self._members.is_wide(self._nodes[name])]
+        beside = {user for name in wide for user in self._users[name]} - self._members.names
+        for name in self._members.in_order(beside):
+            node = self._nodes[name]
+            if (
+                isinstance(node.kind, Pointwise)
+                and self._members.is_wide(node)
+                and read.issuperset(node.inputs)
+                and all(isinstance(self._nodes[it].kind, Contract) for it in self._users[name])
+                and name not in self._fixed
+                and self._may_join(node)
+                and not self._is_epilogue(node)
+                and not self._members.would_wait(node)
+            ):
+                self._members.join(node)
 
     def _grow_up(self) -> None:
         """Join what computes inputs of members; what others read of it becomes a result."""

@@ -20,7 +20,7 @@ from kernelwright.ir.configs import (
     ThinConfig,
 )
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
@@ -79,6 +79,12 @@ _MOST_ALONG = 1 << 30
 """Elements along a dimension: coordinates of boxes are 32-bit."""
 _TILE_ROWS = 128
 """Rows of a tile on the tensor cores: `Sm90Tile::BLOCK_M`."""
+_KEPT = {
+    None: None,
+    Reduction.MAXIMUM: "LargestResult",
+    Reduction.MINIMUM: "SmallestResult",
+}
+"""What the text keeps of a row."""
 _STEP_K = 64
 """K of one of its steps: `Sm90Tile::BLOCK_K`."""
 _MOST_STEPS_IN_TURN = 4
@@ -95,12 +101,13 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": _simt_members(_SMALL_TILE, *_majors(kernel)) if _has_small(kernel) else (),
+        "small": _simt_members(_SMALL_TILE, *_simt_majors(kernel)) if _has_small(kernel) else (),
         "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
         "patches": _walk(kernel),
         "rounds": _rounds(kernel),
+        "kept": _KEPT[kernel.kept],
     }
 
 
@@ -159,7 +166,7 @@ def _takes_all(kernel: Kernel) -> bool:
     config = kernel.config
     if not isinstance(config, TensorCoreConfig) or not _takes_strides(kernel):
         return False
-    if not _has_one_size(kernel):
+    if not _has_one_size(kernel) or kernel.kept is not None:
         return False
     extents = _extents(kernel)
     products = prod(extents.values())
@@ -203,7 +210,7 @@ def tuned(kernel: Kernel) -> Tuned:
     """How the kernel's own configuration is written."""
     match kernel.config:
         case GemmConfig() as config:
-            return _simt(config, *_majors(kernel))
+            return _simt(config, *_simt_majors(kernel))
         case TensorCoreConfig() as config:
             found = _tensor_cores(config, kernel)
             return replace(found, buffered=_stores_whole_rows(config, kernel))
@@ -338,6 +345,22 @@ def _majors(kernel: Kernel) -> tuple[Major, Major]:
     return found.left_major, found.right_major
 
 
+def _simt_majors(kernel: Kernel) -> tuple[Major, Major]:
+    """The same for the CUDA cores, which move rows along M or N in whole 16 bytes: where a known
+    size has others, nothing is relied on."""
+    swapped = product_of(kernel.anchored(Contract)).swapped
+    left, right = reversed(kernel.inputs[:2]) if swapped else kernel.inputs[:2]
+
+    def moved(major: Major, factor: ValueType) -> Major:
+        assert isinstance(factor, TensorType)
+        last = factor.shape[-1]
+        is_apart = last.is_static and last.hint * factor.dtype.itemsize % 16 != 0
+        return Major.NONE if major is Major.MN and is_apart else major
+
+    of_left, of_right = _majors(kernel)
+    return moved(of_left, left), moved(of_right, right)
+
+
 def _factor(kernel: Kernel) -> TensorType:
     """The type of a factor of the kernel's product; both have the same elements."""
     factor = kernel.inputs[0]
@@ -359,7 +382,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
     has_layouts = isinstance(config, GemmConfig) or _has_small(kernel)
-    majors = _majors(kernel) if has_layouts else ()
+    majors = _simt_majors(kernel) if has_layouts else ()
     takes_all = _takes_all(kernel)
     present = {
         "ANY_BATCHES": count > 1 or len(out.permute) + len(out.unsqueeze) > 2,
@@ -378,6 +401,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_PATCHES": _has_patches(kernel),
         "ANY_OTHER_SIZES": not takes_all,
         "ANY_TURNED": not takes_all,
+        "ANY_EXTREMES": kernel.kept is not None,
         "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),
     }
     return frozenset(name for name, is_present in present.items() if not is_present)
@@ -388,7 +412,8 @@ def emit(kernel: Kernel) -> KernelText:
     one, own = kernel.one_product, tuned(kernel.one_product)
     fields = {**product_fields(one), **_fields_together(kernel)}
     section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields)
-    sources = (*own.sources, "gemm_launch.cuh")
+    launch = "gemm_launch.cuh" if kernel.kept is None else "gemm_extreme_launch.cuh"
+    sources = (*own.sources, launch)
     if kernel.together > 1:
         sources = (*sources, "gemm_together.cuh")
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}

@@ -11,6 +11,18 @@ __device__ __forceinline__ float flushed_power_of_two(float x) {
   return result;
 }
 
+// e^x: the product that 2 is raised to is off by 2^-17 / ln 2 at most where the result is finite.
+__device__ __forceinline__ float short_exp(float x) {
+  constexpr float LOG2_E = 1.44269504088896340736f;
+  return exp2f(x * LOG2_E);
+}
+
+// x / (1 + exp(-x)); results of less than 2^-119 below 0 are 0.
+__device__ __forceinline__ float short_silu(float x) {
+  constexpr float LOG2_E = 1.44269504088896340736f;
+  return x * first_of_one_over(1.0f + flushed_power_of_two(x * -LOG2_E));
+}
+
 // x * P(a standard normal variable <= x). For the lower half P is 2 to the power of a polynomial:
 // the best one of its degree to log2(P(-y)) for y from 0 to 6, below which x P is less than 6e-9
 // (no more than PyTorch's error there, in float), and falling from there on.

@@ -76,6 +76,9 @@ __device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
 template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
                                                          const MatrixOperand& operand, int valid) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(address));
+  }
   if (operand.has_column_vectors) return load_constant_vector<WIDTH>(address);
   Vector<T, WIDTH> values = {};
 #pragma unroll
@@ -118,6 +121,7 @@ class GemmEpilogue {
   __device__ __forceinline__ void select(const int64_t (&batch)[MAX_BATCH_RANK]) {
     out_ = batch_base<Out>(problem_, Problem::OUT, batch);
     if constexpr (ANY_EXTRAS) select_extras(batch, Indices());
+    if constexpr (ANY_EXTREMES && KeptResult::IS_ONE) keys_ = problem_.keys + rows_before(batch);
   }
   __device__ __forceinline__ void select(int64_t batch) {
     int64_t index[MAX_BATCH_RANK];
@@ -139,16 +143,34 @@ class GemmEpilogue {
     } else {
       values = compute(sums, row, column);
     }
-    Out* address = out_ + offset(operands[Problem::OUT], row, column);
-    if (operands[Problem::OUT].has_column_vectors) {
-      store_vector(address, values);
+    if constexpr (ANY_EXTREMES && KeptResult::IS_ONE) {
+      keep_in_row(row, best_of(values, valid(column, WIDTH)));
     } else {
+      Out* address = out_ + offset(operands[Problem::OUT], row, column);
+      if (operands[Problem::OUT].has_column_vectors) {
+        store_vector(address, values);
+      } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        if (i < valid(column, WIDTH))
-          address[i * operands[Problem::OUT].column_stride] = values.element[i];
+        for (int i = 0; i < WIDTH; ++i) {
+          if (i < valid(column, WIDTH))
+            address[i * operands[Problem::OUT].column_stride] = values.element[i];
+        }
       }
     }
+  }
+
+  // The extras of a row, which have one value for all of its columns.
+  using RowJoining = Pack<Extra...>;
+  __device__ __forceinline__ RowJoining row_joining(int64_t row) const {
+    return load_row_joining(row, Indices());
+  }
+  // The result for a sum in that row, not rounded yet: rounding keeps the order.
+  __device__ __forceinline__ float row_result(float sum, const RowJoining& joining) const {
+    return row_result(sum, joining, Indices());
+  }
+  // A result of this row joins those that are there already, one of which is kept.
+  __device__ __forceinline__ void keep_in_row(int64_t row, float result) const {
+    atomicMax(keys_ + row, KeptResult::key(result));
   }
 
   // The results for the same columns, of which only those that exist mean anything.
@@ -197,6 +219,7 @@ class GemmEpilogue {
   template <int WIDTH>
   __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
                                            int columns) const {
+    static_assert(!ANY_EXTREMES || !KeptResult::IS_ONE, "the result has all columns");
     Vector<Out, WIDTH> values;
     if constexpr (ANY_EXTRAS) {
       values = results_at(sums, place, rows, columns);
@@ -244,6 +267,40 @@ class GemmEpilogue {
 
  private:
   using Indices = std::index_sequence_for<Extra...>;
+  using KeptResult = Kept<Epilogue>;
+
+  // Those of the batches before this one.
+  __device__ __forceinline__ int64_t rows_before(const int64_t (&batch)[MAX_BATCH_RANK]) const {
+    int64_t number = 0;
+#pragma unroll
+    for (int d = 0; d < MAX_BATCH_RANK; ++d) {
+      if (d < problem_.batch_rank) number = number * problem_.batch_sizes[d] + batch[d];
+    }
+    return number * problem_.m;
+  }
+
+  template <int WIDTH>
+  __device__ __forceinline__ static float best_of(const Vector<Out, WIDTH>& values, int valid) {
+    float found = KeptResult::NONE;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      if (i < valid) found = KeptResult::better(found, widen(values.element[i]));
+    }
+    return found;
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ RowJoining load_row_joining(int64_t row,
+                                                         std::index_sequence<I...>) const {
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return {{{load_constant(get<I>(extras_) + row * extras[I].row_stride)}...}};
+  }
+  template <size_t... I>
+  __device__ __forceinline__ float row_result(float sum, const RowJoining& joining,
+                                              std::index_sequence<I...>) const {
+    static_assert(!IsLocated<Epilogue>::value, "it is not told where its elements stand");
+    return problem_.epilogue(sum, widen(get<I>(joining))...);
+  }
 
   __device__ __forceinline__ static int64_t offset(const MatrixOperand& operand, int64_t row,
                                                    int64_t column) {
@@ -392,5 +449,6 @@ class GemmEpilogue {
 
   const Problem& problem_;
   Out* out_;
+  [[maybe_unused]] uint32_t* keys_ = problem_.keys;
   [[maybe_unused]] Pack<const Extra*...> extras_ = {};
 };

@@ -1,9 +1,11 @@
 #pragma once
 // A batched matrix product as its kernels see it, and the host code that describes one.
 //   out[b, m, n] = epilogue(sum over k of lhs[b, m, k] * rhs[b, k, n], extra0[b, m, n], ...)
-// Every operand lies in memory as it will; the extras broadcast to out.
+// Every operand lies in memory as it will; the extras broadcast to out. Where one result of a row
+// is kept (gemm_extreme.cuh), out has one column.
 
 #include "convert.cuh"
+#include "gemm_extreme.cuh"
 #include "gemm_facts.cuh"
 #include "gemm_rest.cuh"
 #include "launch.cuh"
@@ -57,6 +59,8 @@ struct Gemm {
   // Products of one left factor, of which the first batch dimension is the number; see
   // gemm_together.cuh.
   [[maybe_unused]] int together = 1;
+  // Of the rows of all batches, where one result of each is kept; set by the launcher.
+  [[maybe_unused]] uint32_t* keys = nullptr;
 
   // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
   template <class... Tensors>
@@ -67,6 +71,7 @@ struct Gemm {
     const Tensor tensors[OPERANDS] = {out, lhs, rhs, extras...};
     problem.m = out.sizes[out.rank - 2];
     problem.n = out.sizes[out.rank - 1];
+    if constexpr (ANY_EXTREMES && Kept<Epilogue>::IS_ONE) problem.n = rhs.sizes[rhs.rank - 1];
     problem.k = lhs.sizes[lhs.rank - 1];
     problem.batches = 1;
     for (int o = 0; o < OPERANDS; ++o) {

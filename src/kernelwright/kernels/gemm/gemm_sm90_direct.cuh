@@ -244,6 +244,51 @@ __device__ __forceinline__ void ask_for_direct(const Sm90Parameters<Problem>& p,
   }
 }
 
+// The best results of a warp's rows among the `columns` of a unit that exist, straight from the
+// registers: of each 8 columns a lane has two, in row `row` and in the row 8 below. The loop's code
+// is for 64 columns, which come down to the first registers in turn.
+template <class Problem, class Epilogue, int COUNT>
+__device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue& epilogue,
+                                          int first_row, int columns, const float (&sums)[COUNT],
+                                          int row) {
+  using Own = Kept<decltype(problem.epilogue)>;
+  constexpr int AT_ONCE = 32;
+  const int upper = first_row + row, lower = upper + 8, last = static_cast<int>(problem.m) - 1;
+  const auto of_upper = epilogue.row_joining(min(upper, last));
+  const auto of_lower = epilogue.row_joining(min(lower, last));
+  float rest[COUNT], best[2] = {Own::NONE, Own::NONE};
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) rest[i] = sums[i];
+  int end = columns - threadIdx.x % 4 * 2;
+#pragma unroll 1
+  for (int first = 0; first < COUNT; first += AT_ONCE, end -= 2 * AT_ONCE) {
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i += 4) {
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        const float own = Own::better(best[0], epilogue.row_result(rest[i + next], of_upper));
+        const float below = Own::better(best[1], epilogue.row_result(rest[i + 2 + next], of_lower));
+        const bool exists = 2 * i + next < end;
+        best[0] = exists ? own : best[0];
+        best[1] = exists ? below : best[1];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i + AT_ONCE < COUNT; ++i) rest[i] = rest[i + AT_ONCE];
+  }
+#pragma unroll
+  for (int apart = 1; apart < 4; apart *= 2) {
+#pragma unroll
+    for (float& found : best) {
+      found = Own::better(found, __shfl_xor_sync(0xffffffffu, found, apart));
+    }
+  }
+  if (threadIdx.x % 4 == 0) {
+    if (upper <= last) epilogue.keep_in_row(upper, best[0]);
+    if (lower <= last) epilogue.keep_in_row(lower, best[1]);
+  }
+}
+
 // The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
 // rows, from `first_row` of this warp on.
 template <class Config, class Problem, int PARTS, int COUNT>
@@ -253,26 +298,38 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
   const Problem& problem = p.problem;
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
-  const int lane = threadIdx.x % 32;
-  using Masks = typename Config::Masks;
-  const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
-  const int columns = static_cast<int>(problem.n) - work.column;
-#pragma unroll 1
-  for (int part = 0; part < PARTS; ++part, first_row += 64) {
-    if (first_row >= problem.m) return;
-    if (has_vectors) {
-      const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-      const int rows = static_cast<int>(problem.m) - first_row;
-      store_vectors<Masks>(epilogue, place, rows, columns, sums, part, row, buffer);
-      continue;
-    }
-    if constexpr (sizeof(typename Problem::Result) == 2) {
-      if (problem.operands[Problem::OUT].column_stride == 1) {
-        store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
-                      work.column, sums, part, row, buffer);
-        continue;
+  if constexpr (ANY_EXTREMES && Kept<decltype(problem.epilogue)>::IS_ONE) {
+    static_assert((Config::Masks::BY_COLUMN | Config::Masks::BY_PLACE) == 0,
+                  "what joins has one value for a row");
+#pragma unroll
+    for (int i = 0; i < PARTS; ++i, first_row += 64) {
+      if (first_row < problem.m) {
+        keep_best(problem, epilogue, first_row, static_cast<int>(problem.n) - work.column, sums[i],
+                  row);
       }
     }
-    store_anywhere(problem, epilogue, first_row, work.column, sums, part, row, buffer);
+  } else {
+    const int lane = threadIdx.x % 32;
+    using Masks = typename Config::Masks;
+    const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
+    const int columns = static_cast<int>(problem.n) - work.column;
+#pragma unroll 1
+    for (int part = 0; part < PARTS; ++part, first_row += 64) {
+      if (first_row >= problem.m) return;
+      if (has_vectors) {
+        const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
+        const int rows = static_cast<int>(problem.m) - first_row;
+        store_vectors<Masks>(epilogue, place, rows, columns, sums, part, row, buffer);
+        continue;
+      }
+      if constexpr (sizeof(typename Problem::Result) == 2) {
+        if (problem.operands[Problem::OUT].column_stride == 1) {
+          store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
+                        work.column, sums, part, row, buffer);
+          continue;
+        }
+      }
+      store_anywhere(problem, epilogue, first_row, work.column, sums, part, row, buffer);
+    }
   }
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from kernelwright.ir.anchors import Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract
+from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
@@ -65,11 +65,14 @@ def _ranked(
     machine: Machine,
     triangle: Triangle | None,
     count: int = 1,
+    kept: Reduction | None = None,
 ) -> tuple[tuple[float, Config], ...]:
     """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
-    shape = product_shape(anchor, inputs, output, triangle).together(count)
+    shape = product_shape(anchor, inputs, output, triangle, kept).together(count)
     ranked = ranked_products(shape, widest, machine)
+    if kept is not None:
+        return tuple(entry for entry in ranked if _keeps_rows(entry[1]))
     if anchor.patches is None or anchor.patches.are_pixels:
         return ranked
     return tuple(entry for entry in ranked if _takes_patches(entry[1]))
@@ -82,9 +85,14 @@ def _takes_several(config: Config) -> bool:
     return config.feed is Feed.SPLIT and not config.transposed
 
 
+def _keeps_rows(config: Config) -> bool:
+    """Whether the variant reduces rows where it has their sums."""
+    return isinstance(config, TensorCoreConfig) and config.feed.is_direct and not config.transposed
+
+
 def _takes_patches(config: Config) -> bool:
     """Whether the variant brings them to where it multiplies."""
-    return isinstance(config, TensorCoreConfig) and config.feed.is_direct and not config.transposed
+    return _keeps_rows(config)
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -108,7 +116,9 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 
 def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor, one = kernel.anchored(Contract), kernel.one_product
-    ranked = _ranked(anchor, one.inputs, one.output, machine, kernel.triangle, kernel.together)
+    ranked = _ranked(
+        anchor, one.inputs, one.output, machine, kernel.triangle, kernel.together, kernel.kept
+    )
     if kernel.together == 1:
         return ranked
     return tuple(entry for entry in ranked if _takes_several(entry[1]))
@@ -122,8 +132,11 @@ def _cost(kernel: Kernel) -> Work:
         contraction_flops(kernel.anchored(Contract), kernel.inputs, output)
         * kept_share(kernel.triangle, output)
     )
+    results = output.numel_hint
+    if kernel.kept is not None:
+        results *= product_shape(kernel.anchored(Contract), kernel.inputs, output).n
     return Work(
-        flops=work_of(kernel) * count * output.numel_hint + products,
+        flops=work_of(kernel) * count * results + products,
         products=products,
         units=PRODUCT_UNITS.get(factor.dtype, ()),
     )
@@ -132,15 +145,16 @@ def _cost(kernel: Kernel) -> Work:
 def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-    return (str(kernel.epilogue), kernel.anchor, kernel.together, way)
+    return (str(kernel.epilogue), kernel.anchor, kernel.together, way, kernel.kept)
 
 
 def _describe(kernel: Kernel) -> Description:
     kept = f", {kernel.triangle}" if kernel.triangle else ""
     each = f", {kernel.together} of one left factor" if kernel.together > 1 else ""
+    of_rows = f"{kernel.kept} of each row of " if kernel.kept else ""
     return Description(
         what=f" {kernel.anchor}{kept}{each}",
-        computes=(f"{kernel.outputs[0]} = {kernel.epilogue}",),
+        computes=(f"{kernel.outputs[0]} = {of_rows}{kernel.epilogue}",),
     )
 
 
