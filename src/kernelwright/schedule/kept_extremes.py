@@ -5,20 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernelwright.ir.anchors import Extent, RowProgram
-from kernelwright.ir.expr import Operand, Total, has_coordinates
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel, Launch, Step, reads
-from kernelwright.ir.sizes import ONE
-from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.naming import merge_operators
-from kernelwright.schedule.roles import Roles, roles
-
-_EXTREMES = (Reduction.MAXIMUM, Reduction.MINIMUM)
 
 
 def with_kept_extremes(graph: Graph, steps: Sequence[Step], machine: Machine) -> list[Step]:
@@ -29,7 +22,9 @@ def with_kept_extremes(graph: Graph, steps: Sequence[Step], machine: Machine) ->
     products = {
         step.result: step
         for step in steps
-        if isinstance(step, Launch) and _has_rows(step.kernel) and readers[step.result] == 1
+        if isinstance(step, Launch)
+        and family_of(step.kernel).keeps_extremes(step.kernel)
+        and readers[step.result] == 1
     }
     joined: dict[str, Launch] = {}
     gone: set[str] = set()
@@ -37,7 +32,7 @@ def with_kept_extremes(graph: Graph, steps: Sequence[Step], machine: Machine) ->
         if not isinstance(step, Launch) or not step.inputs:
             continue
         product = products.get(step.inputs[0])
-        kept = _extreme(step.kernel)
+        kept = family_of(step.kernel).extreme_of_rows(step.kernel)
         if product is None or kept is None:
             continue
         one = _joined(product.kernel, step.kernel, kept, machine)
@@ -46,36 +41,6 @@ def with_kept_extremes(graph: Graph, steps: Sequence[Step], machine: Machine) ->
             joined[product.result] = replace(step, kernel=one, inputs=product.inputs)
             gone.add(step.result)
     return [joined.get(step.result, step) for step in steps if step.result not in gone]
-
-
-def _has_rows(kernel: Kernel) -> bool:
-    """Whether a kernel is a product that can reduce its rows: what joins has one value for each."""
-    if not isinstance(kernel.anchor, Contract) or kernel.anchor.patches is not None:
-        return False
-    found = roles(kernel.anchor)
-    joining = [it for it in kernel.inputs[2:] if isinstance(it, TensorType)]
-    return (
-        isinstance(found, Roles)
-        and found.m == kernel.anchor.out[-2:-1] != ""
-        and kernel.triangle is None
-        and kernel.output.dtype.itemsize == 2
-        and not any(map(has_coordinates, kernel.expressions))
-        and all(it.rank == 0 or it.shape[-1] == ONE for it in joining)
-    )
-
-
-def _extreme(kernel: Kernel) -> Reduction | None:
-    """The extreme of each row that a kernel finds in its input, where it does nothing else."""
-    program = kernel.anchor
-    if not isinstance(program, RowProgram) or len(kernel.inputs) != 1:
-        return None
-    if program.dims != (len(program.shape) - 1,) or len(program.folds) != 1:
-        return None
-    (fold,), results = program.folds, program.results
-    if fold.op not in _EXTREMES or not isinstance(fold.value, Operand) or len(results) != 1:
-        return None
-    is_bare = isinstance(results[0].value, Total) and results[0].extent is Extent.ROW
-    return fold.op if is_bare and fold.totals == (kernel.output.dtype,) else None
 
 
 def _joined(first: Kernel, second: Kernel, kept: Reduction, machine: Machine) -> Kernel | None:

@@ -346,8 +346,8 @@ def _majors(kernel: Kernel) -> tuple[Major, Major]:
 
 
 def _simt_majors(kernel: Kernel) -> tuple[Major, Major]:
-    """The same for the CUDA cores, which move rows along M or N in whole 16 bytes: where a known
-    size has others, nothing is relied on."""
+    """Layouts that the CUDA cores rely on. They move rows along M or N in whole 16 bytes: where a
+    known size has others, nothing is relied on."""
     swapped = product_of(kernel.anchored(Contract)).swapped
     left, right = reversed(kernel.inputs[:2]) if swapped else kernel.inputs[:2]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.legality import Library
@@ -91,6 +92,10 @@ def _any_rows(config: Config) -> bool:
     return False
 
 
+def _no_extreme(kernel: Kernel) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One row of the table of families."""
@@ -129,6 +134,10 @@ class Family:
     what it moves says it."""
     wants_whole_rows: Callable[[Config], bool] = _any_rows
     """Whether the launcher leaves rows to another variant that are no whole number of vectors."""
+    keeps_extremes: Callable[[Kernel], bool] = _never
+    """Whether a kernel can write the extreme of each row of its result in place of the result."""
+    extreme_of_rows: Callable[[Kernel], Reduction | None] = _no_extreme
+    """The extreme that a kernel finds of each row of its only input; None where it does more."""
 
 
 def computed(node: Node, graph: Graph, machine: Machine, library: Library) -> None:

@@ -8,10 +8,11 @@ from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
-from kernelwright.schedule.families.elements import grow_elements, work_of
+from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import product_shape
@@ -19,6 +20,7 @@ from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, ke
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.product_or_library import why_no_product, why_the_library
+from kernelwright.schedule.roles import Roles, roles
 from kernelwright.schedule.triangles import kept_triangle
 
 
@@ -179,6 +181,23 @@ def _writes_anywhere(kernel: Kernel) -> bool:
     return isinstance(kernel.config, TensorCoreConfig) and kernel.config.feed.is_direct
 
 
+def _keeps_extremes(kernel: Kernel) -> bool:
+    """Whether what joins the product has one value for a row: then it can reduce its rows."""
+    if kernel.anchored(Contract).patches is not None:
+        return False
+    anchor = kernel.anchored(Contract)
+    found = roles(anchor)
+    joining = [it for it in kernel.inputs[2:] if isinstance(it, TensorType)]
+    return (
+        isinstance(found, Roles)
+        and found.m == anchor.out[-2:-1] != ""
+        and kernel.triangle is None
+        and kernel.output.dtype.itemsize == 2
+        and not is_located(kernel)
+        and all(it.rank == 0 or it.shape[-1] == ONE for it in joining)
+    )
+
+
 GEMM = Family(
     name="gemm",
     nodes=(Contract,),
@@ -194,4 +213,5 @@ GEMM = Family(
     seconds=_seconds,
     wants_whole_rows=_wants_whole_rows,
     writes_anywhere=_writes_anywhere,
+    keeps_extremes=_keeps_extremes,
 )

@@ -6,9 +6,9 @@ from math import prod
 
 from kernelwright.ir.anchors import Extent, RowProgram, untold_sizes
 from kernelwright.ir.configs import Config
-from kernelwright.ir.expr import Expr, Operand, operations, walk
+from kernelwright.ir.expr import Expr, Operand, Total, operations, walk
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.kinds import Reduce
+from kernelwright.ir.kinds import Reduce, Reduction
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
@@ -108,6 +108,24 @@ def _alone(kernel: Kernel, place: int, own: set[int]) -> bool:
     return program.results[place].extent is Extent.ROW and own.isdisjoint(mentioned)
 
 
+def _extreme_of_rows(kernel: Kernel) -> Reduction | None:
+    """The extreme of each row that a kernel finds in its input, where it does nothing else."""
+    program = kernel.anchored(RowProgram)
+    if len(kernel.inputs) != 1:
+        return None
+    if program.dims != (len(program.shape) - 1,) or len(program.folds) != 1:
+        return None
+    (fold,), results = program.folds, program.results
+    if (
+        fold.op not in (Reduction.MAXIMUM, Reduction.MINIMUM)
+        or not isinstance(fold.value, Operand)
+        or len(results) != 1
+    ):
+        return None
+    is_bare = isinstance(results[0].value, Total) and results[0].extent is Extent.ROW
+    return fold.op if is_bare and fold.totals == (kernel.output.dtype,) else None
+
+
 ROWS = Family(
     name="rows",
     nodes=(Reduce,),
@@ -121,4 +139,5 @@ ROWS = Family(
     apart=_apart,
     holds="the second can start only when the first has seen whole rows",
     alone=_alone,
+    extreme_of_rows=_extreme_of_rows,
 )
