@@ -139,9 +139,9 @@ def schedule_lowered(
         if node.name not in inside
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
+    made = with_kept_extremes(graph, made, machine)
     made = with_joint_products(graph, made, machine)
     made = with_products_together(graph, made, machine)
-    made = with_kept_extremes(graph, made, machine)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []
