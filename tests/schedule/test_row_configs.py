@@ -128,13 +128,15 @@ class _Largest(nn.Module):
 
 
 def test_many_rows_without_results_have_a_warp_each() -> None:
-    best = _best(_Largest(), 2048)
+    best = _best(_Largest(), 20480)
     assert isinstance(best, PartRows)
     assert best.threads == best.resident == 32
 
 
 @pytest.mark.parametrize(
-    ("length", "lanes", "vectors"), [(49, 8, 7), (593, 32, 19), (13, 2, 7), (641, None, None)]
+    ("length", "lanes", "vectors"),
+    # More than a warp holds, and than a block does.
+    [(49, 8, 7), (593, 32, 19), (13, 2, 7), (641, 64, 11), (2049, 160, 13), (16385, None, None)],
 )
 def test_short_rows_of_no_whole_vectors_are_read_element_by_element(
     length: int, lanes: int | None, vectors: int | None
@@ -224,6 +226,38 @@ def test_few_rows_of_which_nothing_is_wanted_twice_are_read_in_parts() -> None:
     best = _best_of(_Largest(), (512, 65536))
     assert isinstance(best, PartRows)
     assert best.threads == 256
+
+
+class _Place(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.argmax(1)
+
+
+@pytest.mark.parametrize(("count", "family"), [(512, BlockRows), (600, PartRows)])
+def test_blocks_read_whole_long_rows_where_these_fill_the_card(count: int, family: type) -> None:
+    assert isinstance(_best_of(_Place(), (count, 65536)), family)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "way"),
+    [
+        # Width, threads and vectors; weights of channels that end within vectors.
+        (nn.LayerNorm(2048), (32768, 2048), (4, 256, 2)),
+        (nn.LayerNorm(3000), (32768, 3000), (4, 256, 3)),
+        (nn.GroupNorm(8, 512), (129, 512, 7, 7), (1, 256, 13)),
+        # Too few rows to fill the card, and rows that no block holds.
+        (nn.LayerNorm(2048), (500, 2048), None),
+        (nn.LayerNorm(20000), (4096, 20000), None),
+    ],
+)
+def test_many_rows_beyond_a_warp_are_held_by_blocks(
+    module: nn.Module, shape: tuple[int, ...], way: tuple[int, int, int] | None
+) -> None:
+    best = _best_of(module.to("meta"), shape)
+    assert isinstance(best, ShortRows) == (way is not None)
+    if isinstance(best, ShortRows):
+        assert (best.width, best.threads, best.vectors) == way
+        assert best.lanes == best.threads
 
 
 def _best(module: nn.Module, length: int) -> object:

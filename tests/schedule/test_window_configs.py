@@ -79,8 +79,9 @@ def test_windows_over_columns_walk_far() -> None:
         ((65, 64, 113, 111), 2, 2, 0, 0),
         ((64, 64, 112, 112), 2, 2, 0, 32),
         # A tile has one step of three dimensions, or none.
-        ((33, 16, 31, 63, 65), 2, 2, 0, 40),
         ((33, 16, 32, 64, 64), 2, 2, 0, 40),
+        # Extremes of volumes of odd rows need no tile.
+        ((33, 16, 31, 63, 65), 2, 2, 0, 0),
         ((33, 16, 32, 128, 64), 2, 2, 0, None),
         # Neighbours share half of what they read; a few tiles.
         ((65, 64, 113, 111), 4, 2, 0, None),

@@ -70,6 +70,7 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
     for most_threads in _TEAM_THREADS:
         own = max(least, 1, -(-vectors // most_threads))
         threads = -(-vectors // (own * warp)) * warp
+        own = -(-vectors // threads)
         registers = _short_registers(rows, own * width, machine)
         held = own * width * max(1, sum(rows.inputs) // 4)
         if own * width > _MOST_TEAM_ELEMENTS or held > machine.rows.held_registers:

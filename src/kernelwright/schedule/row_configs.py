@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from math import ceil
 
 from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import (
@@ -23,8 +22,6 @@ from kernelwright.schedule.row_shape import RowShape, row_shape
 
 _WHOLE = BlockRows(threads=256, width=1, vectors=4, holds=False, resident=4)
 """The block that reads a whole long row of which nothing is wanted twice."""
-_FULL_WAVES = 0.9
-"""Share of the places for blocks that are taken, at least."""
 _Tuned = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
@@ -87,9 +84,10 @@ def _along(
 
 
 def _whole_rows(rows: RowShape, machine: Machine) -> Iterator[BlockRows]:
-    """A block for each long row, where all multiprocessors have as many but for a few."""
-    waves = rows.count / (machine.sm_count * _WHOLE.resident)
-    if rows.length % rows.width == 0 and waves >= _FULL_WAVES * ceil(waves):
+    """A block for each long row, where nine of ten places for blocks are taken to the end."""
+    places = machine.sm_count * _WHOLE.resident
+    is_filled = 10 * rows.count >= 9 * places * -(-rows.count // places)
+    if rows.length % rows.width == 0 and rows.functions == 0 and is_filled:
         yield replace(_WHOLE, width=rows.width)
 
 
@@ -168,7 +166,7 @@ def _blocks(rows: RowShape, machine: Machine) -> list[BlockRows]:
     held: list[BlockRows] = []
     for own in (32, 24, 16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
         threads = max(2 * warp, -(-vectors // (own * warp)) * warp)
-        room = rates.held_registers // (2 if threads < most_threads else 4)
+        room = rates.held_registers // (2 if 2 * threads <= most_threads else 4)
         is_filled = vectors * 4 > threads * own
         if threads <= most_threads and own * registers <= room and is_filled:
             held.append(_block(threads, width, own, registers, machine, holds=True))

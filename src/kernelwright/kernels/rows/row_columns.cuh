@@ -19,6 +19,9 @@ struct ColumnRows {
   using Space = typename Types::Space;
   static constexpr int WIDTH = Config::WIDTH;
   static constexpr int PLACES = Config::VECTORS * Config::SPLIT;
+  // Operands that have an element for each of the neighbours: nothing is asked for their vectors.
+  static constexpr unsigned NEIGHBOURS =
+      streamed<Program>() & ~(Program::LEVELLED | Program::ALIKE);
 
   Program program;
   Space space;
@@ -44,7 +47,8 @@ struct ColumnRows {
     repeat<Types::OPERANDS>([&](auto o) {
       const int64_t stride = space.kept.inner_stride(o);
       can = can && space.reduced.inner_stride(o) * operand_bytes<Program>(o) <= MOST;
-      can = can && (stride == 1 || (stride == 0 && o < Types::INPUTS));
+      can =
+          can && (stride == 1 || (stride == 0 && o < Types::INPUTS && (NEIGHBOURS >> o & 1) == 0));
       can = can && (stride == 0 || o >= Types::INPUTS || (Program::LEVELLED >> o & 1) == 0);
       if (stride != 1) return;
       constexpr int64_t BYTES = operand_bytes<Program>(o);
@@ -126,7 +130,8 @@ struct ColumnThread {
         const In* from = address<input, const In>(place);
         // What is known to be one value for all neighbours is in one register.
         constexpr bool IS_ONE = (Program::LEVELLED >> input & 1) != 0;
-        if (WIDTH == 1 || (!IS_ONE && (rows.adjacent >> input & 1) != 0)) {
+        constexpr bool IS_NEXT = (Rows::NEIGHBOURS >> input & 1) != 0;
+        if (WIDTH == 1 || IS_NEXT || (!IS_ONE && (rows.adjacent >> input & 1) != 0)) {
           get<input>(vectors) = load_vector<WIDTH>(from);
         } else {
           const In value = *from;
