@@ -370,16 +370,15 @@ class _Work(_Values):
         kernel = step.kernel
         for name, output in zip(step.results, kernel.outputs, strict=True):
             yield from self._memory(name, output)
-        operands = [self._operand(name) for name in step.inputs]
+        given = [self._operand(name) for name in step.inputs]
         results = [self._text[name] for name in step.results]
         arranged = writer_of(kernel).arrange(kernel)
         results = [_viewed(it, how) for it, how in zip(results, arranged.results, strict=True)]
-        first, *_ = operands
-        operands = [_viewed(operands[at], how) for at, how in arranged.inputs]
+        operands = [_viewed(given[at], how) for at, how in arranged.inputs]
         numbers = [dim.text for dim in sizes_used(kernel)]
         measured = writer_of(kernel).only_at(kernel)
         if measured is not None:
-            numbers.append(f"{first}.shape == {measured}")
+            numbers.append(f"{given[0]}.shape == {measured}")
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
 

@@ -48,7 +48,7 @@ class Layers(nn.Module):
 
 
 DTYPE = getattr(torch, sys.argv[1])
-ROUNDS = DTYPE == torch.float32
+ROUNDS = DTYPE is torch.float32
 
 
 def inputs(n: int, high: int, wide: int) -> tuple[Tensor, ...]:
