@@ -28,7 +28,7 @@ class Features(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         found = [x]
         for norm, pixels, places in zip(self.norms, self.pixels, self.places, strict=True):
-            y = torch.relu(norm(torch.cat(found, 1)))
+            y = torch.relu(norm(torch.cat(found, 1) if len(found) > 1 else x))
             found.append(places(torch.relu(pixels(y))))
         return torch.cat(found, 1).mean((2, 3))
 
@@ -47,7 +47,7 @@ def test_products_round_where_the_call_takes_tf32() -> None:
     products = _products(plan)
     assert len(products) == 2  # one text for all of one tap, and one for all of nine
     for anchor, config in products:
-        assert anchor.patches is not None and anchor.patches.rounds
+        assert anchor.patches and anchor.patches.rounds_from is not None
         assert isinstance(config, TensorCoreConfig)
         assert config.feed.is_direct and config.block_k == 32
     # Each layer writes its channels where they belong; only what comes in is copied.
@@ -56,7 +56,9 @@ def test_products_round_where_the_call_takes_tf32() -> None:
 
 def test_maps_that_are_float32_to_the_library_are_no_tf32_products() -> None:
     planned = _planned(Features(3), 1, 64, 7, 7, by_place=True)
-    assert all(it.patches is None or not it.patches.rounds for it, _ in _products(planned.plan))
+    assert all(
+        it.patches is None or it.patches.rounds_from is None for it, _ in _products(planned.plan)
+    )
     kinds = [node.kind for node in planned.plan.graph.nodes]
     assert sum(isinstance(kind, Conv) for kind in kinds) == 3  # those of nine taps
 

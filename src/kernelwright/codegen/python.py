@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import asks_for_tf32, writer_of
+from kernelwright.codegen.families.writer import RoundingSizes
 from kernelwright.codegen.python_text import (
     TORCH_DTYPE,
     constant_path,
@@ -91,6 +92,13 @@ def operators(program: Program) -> dict[str, str]:
     for segment in program.segments:
         found[f"launch_{segment.name}"] = _segment_schema(segment, program.plan.graph)
     return found
+
+
+def _may_round(tensor: str, sizes: RoundingSizes) -> str:
+    captured = f"{tensor}.shape == {sizes.captured}"
+    if sizes.elements is None:
+        return captured
+    return f"{captured} or {tensor}.numel() >= {sizes.elements}"
 
 
 def _launch_schema(kernel: Kernel) -> str:
@@ -378,7 +386,7 @@ class _Work(_Values):
         numbers = [dim.text for dim in sizes_used(kernel)]
         measured = writer_of(kernel).only_at(kernel)
         if measured is not None:
-            numbers.append(f"{given[0]}.shape == {measured}")
+            numbers.append(_may_round(given[0], measured))
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
 
