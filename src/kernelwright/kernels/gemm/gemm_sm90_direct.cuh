@@ -1,5 +1,5 @@
 #pragma once
-// From the fragments of a warp to the rows of the result of 16-bit factors. A tile of these is
+// From the fragments of a warp to the rows of the result of factors as they are. A tile of these is
 // multiplied in the time that a few waits for memory take, or for code: most blocks store one tile
 // or two, and instructions that run once come from memory, 100 ns for each 128 bytes. So nothing
 // here is unrolled that needs no registers by number. Rows may begin anywhere, as those of a
@@ -244,8 +244,8 @@ __device__ __forceinline__ void ask_for_direct(const Sm90Parameters<Problem>& p,
   }
 }
 
-// The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
-// rows, from `first_row` of this warp on.
+// The result of a product of factors as they are, as store_results writes that of others: of PARTS
+// of 64 rows, from `first_row` of this warp on.
 template <class Config, class Problem, int PARTS, int COUNT>
 __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, const Sm90Work& work,
                                              int first_row, int row,

@@ -86,16 +86,18 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
 
 
 def _cost(kernel: Kernel) -> Work:
-    factor = kernel.inputs[0]
+    factor, anchor = kernel.inputs[0], kernel.anchored(Contract)
     assert isinstance(factor, TensorType)
+    rounds = anchor.patches is not None and anchor.patches.rounds_from is not None
     products = round(
-        contraction_flops(kernel.anchored(Contract), kernel.inputs, kernel.output)
+        contraction_flops(anchor, kernel.inputs, kernel.output)
         * kept_share(kernel.triangle, kernel.output)
     )
     return Work(
         flops=work_of(kernel) * kernel.output.numel_hint + products,
         products=products,
-        units=PRODUCT_UNITS.get(factor.dtype, ()),
+        # As convolutions have it (conv.py).
+        units=("fp16", "tf32") if rounds else PRODUCT_UNITS.get(factor.dtype, ()),
     )
 
 
