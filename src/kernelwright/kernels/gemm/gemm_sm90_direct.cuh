@@ -225,12 +225,13 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
   }
 }
 
-// Asks the L2 for what joins a warp's rows of a unit, while they are multiplied: 64 columns at a
-// time. `first_row`: of the first of PARTS, 64 rows apart.
+// Asks the L2 for what joins a warp's rows of a unit, while they are multiplied: lines of 128
+// bytes. `first_row`: of the first of PARTS, 64 rows apart.
 template <int PARTS, int COLUMNS, class Problem>
 __device__ __forceinline__ void ask_for_direct(const Sm90Parameters<Problem>& p,
                                                const Sm90Work& work, int first_row) {
-  constexpr int STEP = 64, LANES = (COLUMNS + STEP - 1) / STEP;
+  constexpr int STEP = 128 / sizeof(typename Problem::Result);
+  constexpr int LANES = (COLUMNS + STEP - 1) / STEP;
   const Problem& problem = p.problem;
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
