@@ -1,10 +1,10 @@
-"""16-bit convolutions as products of patches: every configuration, beside cuDNN with channels last.
+"""Convolutions as products of patches: every configuration, beside cuDNN with channels last.
 
-    python benchmarks/convolutions/places.py --output places.json
+    python benchmarks/convolutions/places.py --dtype float32 --output places.json
 
-Layers of ResNet-50 x 32, DeepLabV3 x 4 x 512 and UNet in bfloat16, each with batch norm and ReLU,
-some with a residual. Times are medians of launches with a flushed L2; cuDNN's are of the bare
-convolution.
+Layers of ResNet-50 x 32, DeepLabV3 x 4 x 512 and UNet in bfloat16, or in float32 with products in
+TF32 on both sides, each with batch norm and ReLU, some with a residual. Times are medians of
+launches with a flushed L2; cuDNN's are of the bare convolution.
 """
 
 import argparse
@@ -101,23 +101,23 @@ class Block(nn.Module):
         return self.reader(torch.relu(x))
 
 
-def kernel_of(layer: Layer) -> tuple[Plan, Kernel]:
+def kernel_of(layer: Layer, dtype: torch.dtype) -> tuple[Plan, Kernel]:
     """The product that computes a layer, in its plan."""
-    module = Block(layer).eval().bfloat16()
+    module = Block(layer).eval().to(dtype)
     side = (layer.side - 1) // layer.stride + 1
-    x = torch.rand(layer.images, layer.channels, layer.side, layer.side).bfloat16()
-    y = torch.rand(layer.images, layer.results, side, side).bfloat16()
+    x = torch.rand(layer.images, layer.channels, layer.side, layer.side).to(dtype)
+    y = torch.rand(layer.images, layer.results, side, side).to(dtype)
     graph = capture_in_memory(module, (x, y.contiguous(memory_format=torch.channels_last)), {})
     plan = plan_graph(graph, H200, choices=replace(OPEN, by_place=True)).plan
     return plan, next(it for it in plan.kernels if isinstance(it.anchor, Contract))
 
 
-def cudnn_ms(layer: Layer, stopwatch: Stopwatch) -> float:
+def cudnn_ms(layer: Layer, dtype: torch.dtype, stopwatch: Stopwatch) -> float:
     """Milliseconds of cuDNN's convolution alone, with channels last."""
     last = {"memory_format": torch.channels_last}
     x = torch.rand(layer.images, layer.channels, layer.side, layer.side, device="cuda")
     w = torch.rand(layer.results, layer.channels, layer.taps, layer.taps, device="cuda")
-    x, w = x.bfloat16().contiguous(**last), w.bfloat16().contiguous(**last)
+    x, w = x.to(dtype).contiguous(**last), w.to(dtype).contiguous(**last)
     padding = layer.taps // 2 * layer.dilation
 
     def call(_: int) -> None:
@@ -135,9 +135,9 @@ def modelled(kernel: Kernel, config: Any) -> float:
     return tensor_core_seconds(shape, config, H200) * 1e3
 
 
-def measured(seconds: float) -> Iterator[dict[str, Any]]:
+def measured(dtype: torch.dtype, seconds: float) -> Iterator[dict[str, Any]]:
     """A record of each layer: compiled all together, then timed."""
-    made = [(layer, *kernel_of(layer)) for layer in LAYERS]
+    made = [(layer, *kernel_of(layer, dtype)) for layer in LAYERS]
     texts: dict[str, int] = {}
     wanted = []
     for layer, plan, kernel in made:
@@ -169,7 +169,7 @@ def measured(seconds: float) -> Iterator[dict[str, Any]]:
         yield {
             **layer._asdict(),
             "bytes": moved + layer.residual * kernel.output.bytes_hint,
-            "cudnn_ms": cudnn_ms(layer, Stopwatch(device)),
+            "cudnn_ms": cudnn_ms(layer, dtype, Stopwatch(device)),
             "configs": configs,
         }
 
@@ -177,16 +177,18 @@ def measured(seconds: float) -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("places.json"))
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
     parser.add_argument("--seconds", type=float, default=300.0, help="for compilers")
     options = parser.parse_args()
     records = []
-    for record in measured(options.seconds):
+    for record in measured(getattr(torch, options.dtype), options.seconds):
         records.append(record)
         timed = sorted((it["ms"], it["config"]) for it in record["configs"] if "ms" in it)
         best = f"{timed[0][0] * 1e3:.1f} us, {timed[0][1]}" if timed else "nothing"
         layer = {name: record[name] for name in Layer._fields}
         print(f"{Layer(**layer)}: {best}; cuDNN {record['cudnn_ms'] * 1e3:.1f} us", flush=True)
-        text = json.dumps({"provenance": provenance(), "layers": records}, indent=1)
+        known = {"provenance": provenance(), "dtype": options.dtype}
+        text = json.dumps({**known, "layers": records}, indent=1)
         options.output.write_text(f"{text}\n")
 
 

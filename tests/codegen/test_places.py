@@ -18,4 +18,5 @@ def test_products_of_patches_on_the_emulator(run_script: Callable[..., Any], dty
         # Sums of the same products; what follows is rounded where PyTorch rounds it.
         assert max(errors) <= (1.1 if dtype == "bfloat16" else 1.3), (sizes, errors)
     # Its products are no float32 ones where TF32 is allowed.
-    assert dtype == "bfloat16" or min(seen["errors"]["captured"]) > 0.3
+    assert dtype == "bfloat16" or min(seen["errors"]["captured"]) > 0.9
+    assert dtype == "bfloat16" or max(seen["errors"]["more"]) > 0.3

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import asks_for_tf32, writer_of
+from kernelwright.codegen.families.writer import RoundingSizes
 from kernelwright.codegen.python_text import (
     TORCH_DTYPE,
     constant_path,
@@ -91,6 +92,13 @@ def operators(program: Program) -> dict[str, str]:
     for segment in program.segments:
         found[f"launch_{segment.name}"] = _segment_schema(segment, program.plan.graph)
     return found
+
+
+def _may_round(tensor: str, sizes: RoundingSizes) -> str:
+    captured = f"{tensor}.shape == {sizes.captured}"
+    if sizes.elements is None:
+        return captured
+    return f"{captured} or {tensor}.numel() >= {sizes.elements}"
 
 
 def _launch_schema(kernel: Kernel) -> str:
@@ -370,16 +378,15 @@ class _Work(_Values):
         kernel = step.kernel
         for name, output in zip(step.results, kernel.outputs, strict=True):
             yield from self._memory(name, output)
-        operands = [self._operand(name) for name in step.inputs]
+        given = [self._operand(name) for name in step.inputs]
         results = [self._text[name] for name in step.results]
         arranged = writer_of(kernel).arrange(kernel)
         results = [_viewed(it, how) for it, how in zip(results, arranged.results, strict=True)]
-        first, *_ = operands
-        operands = [_viewed(operands[at], how) for at, how in arranged.inputs]
+        operands = [_viewed(given[at], how) for at, how in arranged.inputs]
         numbers = [dim.text for dim in sizes_used(kernel)]
         measured = writer_of(kernel).only_at(kernel)
         if measured is not None:
-            numbers.append(f"{first}.shape == {measured}")
+            numbers.append(_may_round(given[0], measured))
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
 

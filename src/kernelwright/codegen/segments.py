@@ -4,6 +4,7 @@ from collections.abc import Iterator, Set
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import asks_for_tf32, writer_of
+from kernelwright.codegen.families.writer import RoundingSizes
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import (
@@ -29,8 +30,8 @@ _KEYWORDS = (
     "unsigned using virtual void volatile while xor"
 )
 _OWN = (
-    "arguments contiguous diagonal elements expanded has_sizes is_allowed permuted reshaped run "
-    "selected sliced std unsqueezed without"
+    "arguments contiguous diagonal elements expanded has_elements has_sizes is_allowed permuted "
+    "reshaped run selected sliced std unsqueezed without"
 )
 _TAKEN = frozenset((*_KEYWORDS.split(), *_OWN.split()))
 """Names that a value must not have in C++: it would hide what the text needs."""
@@ -132,9 +133,7 @@ class _Writer:
         operands += [self._size(dim) for dim in sizes_used(kernel)]
         measured = writer_of(kernel).only_at(kernel)
         if measured is not None:
-            sizes = ", ".join(map(str, measured))
-            source = self._names[step.inputs[0]]
-            operands += [f"int64_t{{has_sizes({source}, {{{sizes}}})}}", "is_allowed"]
+            operands += [_may_round(self._names[step.inputs[0]], measured), "is_allowed"]
         launcher = f"launch_{kernel.name}"
         if kernel.name in self._with_workspace:
             launcher = f"workspace_{kernel.name}, {launcher}"
@@ -183,6 +182,13 @@ def _variable(name: str) -> str:
     """A name in C++ that hides nothing that the text needs."""
     is_free = name not in _TAKEN and not name.startswith(("launch_", "workspace_", "slot", "size"))
     return name if is_free else f"{name}_"
+
+
+def _may_round(tensor: str, sizes: RoundingSizes) -> str:
+    captured = f"has_sizes({tensor}, {{{', '.join(map(str, sizes.captured))}}})"
+    if sizes.elements is None:
+        return f"int64_t{{{captured}}}"
+    return f"int64_t{{{captured} || has_elements({tensor}, {sizes.elements})}}"
 
 
 def _arranged(name: str, how: Arrangement | None) -> str:

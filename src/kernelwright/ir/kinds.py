@@ -58,9 +58,9 @@ class Patches:
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
-    rounds: bool = False
-    """Whether float32 factors may be rounded to TF32: at the captured sizes, while the user lets
-    cuDNN's convolutions round so."""
+    rounds_from: int | None = None
+    """Elements of images from which on, as at the captured sizes, float32 factors may be rounded to
+    TF32 while the user lets cuDNN's convolutions round so; None: never."""
 
     @property
     def are_pixels(self) -> bool:
@@ -72,8 +72,16 @@ class Patches:
         pairs = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
         usual = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
         own = [f" {name} {a} x {b}" for name, (a, b) in pairs.items() if (a, b) != usual[name]]
-        rounded = ", in TF32" if self.rounds else ""
+        rounded = ", in TF32" if self.rounds_from is not None else ""
         return f"patches of {height} x {width}{','.join(own)}{rounded}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByPlace:
+    """A convolution is to be a product of patches."""
+
+    rounds_from: int | None = None
+    """As of `Patches`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +302,8 @@ class Conv:
     is, on the last of the node's `inputs`. Its result is channels-last at all sizes."""
     reduction: TileReduction | None = None
     """What its kernel makes of the results, where it does not write them."""
-    by_place: Rounding | None = None
-    """Where it is to be a product of patches, of two dimensions and without groups: what that may
-    round to."""
+    by_place: ByPlace | None = None
+    """Where it is to be a product of patches: of two dimensions, without groups."""
 
     @property
     def operands(self) -> int:

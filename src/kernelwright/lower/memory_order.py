@@ -6,7 +6,6 @@ Such a value's last dimensions are the channels.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
@@ -153,7 +152,7 @@ class MemoryOrder:
     def convolve(self, node: Node, images: str) -> str:
         """The convolution as a product of patches; of pixels where each place has its own."""
         conv = node.kind
-        assert isinstance(conv, Conv)
+        assert isinstance(conv, Conv) and conv.by_place is not None
         weight = self._known[node.inputs[1]].tensor
         out_channels, _, *taps = weight.shape
         filters = self._filters(node.inputs[1], node)
@@ -162,7 +161,7 @@ class MemoryOrder:
             stride=_pair(conv.stride),
             padding=_pair(conv.padding),
             dilation=_pair(conv.dilation),
-            rounds=conv.by_place is Rounding.MEASURED_SIZES,
+            rounds_from=conv.by_place.rounds_from,
         )
         kind = Contract("nhwk", "ok", "nhwo", patches)
         batch, _, *sides = node.tensor.shape

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View
+from kernelwright.ir.kinds import ByPlace, Concat, Contract, Conv, Opaque, Pointwise, View
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.lower.memory_format import as_called, is_on_channels_last
@@ -72,6 +72,15 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     is_strided = sizes.taps == 1 and any(axis.stride > 1 for axis in sizes.axes)
     enough &= not is_strided or sizes.in_channels >= machine.library.tf32_strided_channels
     return Rounding.MEASURED_SIZES if enough and is_tf32 else Rounding.NONE
+
+
+def tf32_elements(sizes: ConvSizes, machine: Machine) -> int:
+    """Elements of an input from which on a convolution is known to take TF32 that takes it at these
+    sizes, whatever the others are."""
+    of_any_map = sizes.taps > 1 or sizes.in_channels >= machine.library.tf32_odd_channels
+    is_known = of_any_map and _small_takes_tf32(sizes, machine)
+    least = machine.library.tf32_bytes if is_known else machine.launches.stage_bytes
+    return ceil(least / sizes.dtype.itemsize)
 
 
 def _small_takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
@@ -255,7 +264,7 @@ def is_chain(graph: Graph) -> bool:
     return sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
 
 
-def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
+def with_ours(graph: Graph, convolutions: Convolutions, machine: Machine) -> Graph:
     """The graph whose nodes say which convolutions are ours; channels-last operands are the
     library's alone.
 
@@ -272,8 +281,10 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
             return node
         if node.name in convolutions.by_place:
             called = as_called(node)
-            rounding = convolutions.ours[node.name]
-            return replace(called, kind=replace(node.kind, channels_last=None, by_place=rounding))
+            may_round = convolutions.ours[node.name] is Rounding.MEASURED_SIZES
+            least = tf32_elements(sizes_of(node, graph), machine) if may_round else None
+            how = ByPlace(rounds_from=least)
+            return replace(called, kind=replace(node.kind, channels_last=None, by_place=how))
         if node.name not in convolutions.ours:
             return node if gains else as_called(node)
         kind = replace(node.kind, rounding=convolutions.ours[node.name])

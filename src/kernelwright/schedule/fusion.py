@@ -93,7 +93,7 @@ def schedule(
 
 def lowered_with(convolutions: Convolutions, graph: Graph, machine: Machine) -> Lowered:
     """The graph after all passes."""
-    reduced = with_tile_reductions(with_ours(graph, convolutions), machine)
+    reduced = with_tile_reductions(with_ours(graph, convolutions, machine), machine)
     return lower(with_tile_moments(reduced, machine), machine)
 
 

@@ -71,6 +71,8 @@ class ProductShape:
     """What a row of the result is reduced to before anything is written."""
     apart: int = 1
     """Batches, of all, that share a right factor and whose rows do not lie together."""
+    taps: int = 1
+    """Parts of K, each of which begins with a step of its own."""
 
     @property
     def copied(self) -> "ProductShape":
@@ -114,6 +116,10 @@ class ProductShape:
         """The factors as they stand in the product that the config computes."""
         return (self.rhs, self.lhs) if config.transposed else (self.lhs, self.rhs)
 
+    def steps(self, config: TensorCoreConfig) -> int:
+        """Steps along K."""
+        return self.taps * ceil(self.k // self.taps / config.block_k)
+
     def tiles(self, block_m: int, block_n: int) -> int:
         """Tiles of that size that cover the result."""
         return self.batches * ceil(self.m / block_m) * ceil(self.n / block_n)
@@ -144,10 +150,6 @@ def product_shape(
     apart = prod(sizes[letter] for letter in rows[:at])
     chunk = 16 // lhs.dtype.itemsize
     k = sizes[found.k]
-    if anchor.patches is not None and not anchor.patches.are_pixels:
-        # Each tap begins a step.
-        taps, step = prod(anchor.patches.taps), ROW_BYTES // lhs.dtype.itemsize
-        k = taps * ceil(k // taps / step) * step
 
     def factor(letters: str, kind: TensorType, major: Major) -> Factor:
         aligned = sizes[letters[-1]] % chunk == 0
@@ -168,8 +170,9 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
-        rounds=anchor.patches is not None and anchor.patches.rounds,
+        rounds=anchor.patches is not None and anchor.patches.rounds_from is not None,
         apart=apart,
+        taps=1 if anchor.patches is None else prod(anchor.patches.taps),
     )
 
 
@@ -228,7 +231,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
 
 def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
-    steps = ceil(shape.k / config.block_k)
+    steps = shape.steps(config)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
     return turn_cycles(config, steps, waves, shape.n, shape.extras, rates)
@@ -238,7 +241,7 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     """Cycles of the multiprocessor with most tiles, where warpgroups have them together."""
     rates = warpgroup_rates(machine)
     buffered = is_buffered(config, machine)
-    steps = ceil(ceil(shape.k / config.block_k) / config.slices)
+    steps = ceil(shape.steps(config) / config.slices)
     step = rates.step_cycles[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
@@ -294,7 +297,7 @@ def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machi
     )
     size, across = (columns, rows) if by_columns else (rows, columns)
     at_once = machine.sm_count // config.cluster
-    steps = ceil(shape.k / config.block_k)
+    steps = shape.steps(config)
     of_line = across * config.cluster * steps * warpgroup_rates(machine).ahead_elements
 
     def waves(lines: int) -> int:

@@ -32,21 +32,23 @@ _ROUNDED = _DIRECT | {"INSTRUCTION": "Wgmma128Tf32", "RHS_OF_TEST": "K"}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
+def _to_tf32(numbers: torch.Tensor) -> torch.Tensor:
+    """The nearest numbers of eleven bits, halves to even ones."""
+    bits = numbers.view(torch.int32)
+    return ((bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13).view(torch.float32)
+
+
 def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.Tensor, ...]:
     """Factors that lie as the configuration says."""
     dtype = _DTYPES[str(config["ELEMENT"])]
     lhs, rhs = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
+    if config["INSTRUCTION"] == "Wgmma128Tf32":
+        lhs, rhs = _to_tf32(lhs), _to_tf32(rhs)
     if config["LHS_OF_TEST"] == "MN":
         lhs = lhs.T.contiguous().T
     if config["RHS_OF_TEST"] == "K":
         rhs = rhs.T.contiguous().T
     return lhs, rhs
-
-
-def _to_tf32(numbers: torch.Tensor) -> torch.Tensor:
-    """The nearest numbers of eleven bits, halves to even ones."""
-    bits = numbers.view(torch.int32)
-    return ((bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13).view(torch.float32)
 
 
 def _multiply(
@@ -123,6 +125,11 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
             _DIRECT | {"ELEMENT": "__half", "CLUSTER_OF_TEST": 1, "MASKS_OF_TEST": "1, 2, 4"},
             (150, 200, 40),
             id="half, what joins is known",
+        ),
+        pytest.param(
+            _ROUNDED | {"FEED_OF_TEST": "TURNS", "MASKS_OF_TEST": "1, 2, 4"},
+            (150, 200, 40),
+            id="TF32, what joins is known",
         ),
         pytest.param(
             _BUFFERED | {"INSTRUCTION": "Wgmma64F16", "STAGES_OF_TEST": 4, "TRANSPOSED_OF_TEST": 1},

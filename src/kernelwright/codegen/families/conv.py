@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kernelwright import kernels
 from kernelwright.codegen.expressions import ExpressionWriter, Member, operand_name
-from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.families.writer import RoundingSizes, Writer
 from kernelwright.codegen.finishing import in_two_steps
 from kernelwright.codegen.functor import Functor, camel_case, functor_of, stored
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
@@ -349,8 +349,9 @@ def _geometry(conv: Conv) -> tuple[str, ...]:
     )
 
 
-def _only_at(kernel: Kernel) -> tuple[int, ...] | None:
-    return kernel.anchored(Convolution).sizes if rounds(kernel) else None
+def _only_at(kernel: Kernel) -> RoundingSizes | None:
+    sizes = kernel.anchored(Convolution).sizes
+    return RoundingSizes(captured=sizes) if rounds(kernel) else None
 
 
 def _arithmetic(kernel: Kernel) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from math import prod
 
 from kernelwright.codegen.arrange import Arranged, Arrangement, product_of
 from kernelwright.codegen.expressions import operand_name
-from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.families.writer import RoundingSizes, Writer
 from kernelwright.codegen.functor import elementwise_fields, functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
@@ -473,12 +473,14 @@ def _arrange(kernel: Kernel) -> Arranged:
     )
 
 
-def _only_at(kernel: Kernel) -> tuple[int, ...] | None:
+def _only_at(kernel: Kernel) -> RoundingSizes | None:
     """Whatever its configuration: kernels of several are timed with the same words."""
     images, patches = kernel.inputs[0], kernel.anchored(Contract).patches
     assert isinstance(images, TensorType)
-    rounds = patches is not None and patches.rounds
-    return tuple(dim.hint for dim in images.shape) if rounds else None
+    if patches is None or patches.rounds_from is None:
+        return None
+    captured = tuple(dim.hint for dim in images.shape)
+    return RoundingSizes(captured=captured, elements=patches.rounds_from)
 
 
 def _arithmetic(kernel: Kernel) -> tuple[str, ...]:

@@ -21,6 +21,19 @@ def _none(kernel: Kernel) -> Mapping[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundingSizes:
+    """At which sizes of its first input a kernel may round."""
+
+    captured: tuple[int, ...]
+    elements: int | None = None
+    """So many suffice, whatever the sizes are; None: only the captured ones."""
+
+    def __str__(self) -> str:
+        others = "" if self.elements is None else f" and from {self.elements} elements on"
+        return f"{self.captured}{others}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
     """One row of the table of writers, under the name of the family."""
 
@@ -28,9 +41,9 @@ class Writer:
     """CUDA text of a kernel, and the device code that it needs."""
     arrange: Callable[[Kernel], Arranged] = as_they_are
     """Views of results and inputs that its launcher takes."""
-    only_at: Callable[[Kernel], tuple[int, ...] | None] = _always
-    """Sizes of the first input at which alone, and while the user lets cuDNN's convolutions take
-    TF32, the launcher may take its first variant. Two more words tell it; None: it does not ask."""
+    only_at: Callable[[Kernel], RoundingSizes | None] = _always
+    """Sizes at which alone, and while the user lets cuDNN's convolutions take TF32, the launcher
+    may take its first variant. Two more words tell it; None: it does not ask."""
     arithmetic: Callable[[Kernel], tuple[str, ...]] = _nothing
     """Lines for the file's docstring about what its numbers are rounded to."""
     picks: Callable[[Kernel], Mapping[int, int]] = _none

@@ -19,6 +19,12 @@ inline bool has_sizes(const Tensor& tensor, Sizes sizes) {
   return std::equal(sizes.begin(), sizes.end(), tensor.sizes, tensor.sizes + tensor.rank);
 }
 
+inline bool has_elements(const Tensor& tensor, int64_t least) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor.rank; ++d) count *= tensor.sizes[d];
+  return count >= least;
+}
+
 // A new tensor at `data`, its elements in row-major order.
 inline Tensor contiguous(void* data, Sizes sizes) {
   Tensor tensor;

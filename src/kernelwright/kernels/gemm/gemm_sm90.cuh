@@ -6,7 +6,7 @@
 // A tensor core truncates where it adds, so a long chain of sums drifts toward zero. The products
 // of the high parts are therefore summed over only 32 of K and then added to a sum in registers
 // that rounds to nearest; the rest is 2^-11 smaller. 16-bit factors are one product and one chain,
-// as in the libraries.
+// as in the libraries, and so are fp32 factors of convolutions that the reference rounds to TF32.
 //
 // Blocks are persistent and take units of work (a tile, or a slice of K of one) in turn. One thread
 // of the first warpgroup brings the factors' boxes into a ring of stages in shared memory, two
@@ -16,7 +16,7 @@
 //
 // A config has
 //   Instruction   of wgmma_*.cuh: BLOCK_N is its N
-//   FEED          where the 16-bit planes come from
+//   FEED          how the factors come
 //   STAGES, CLUSTER
 //   SLICES        K is cut into so many parts, which the last kernel adds in order
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T

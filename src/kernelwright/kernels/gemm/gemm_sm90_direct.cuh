@@ -1,5 +1,5 @@
 #pragma once
-// From the fragments of a warp to the rows of the result of 16-bit factors. A tile of these is
+// From the fragments of a warp to the rows of the result of factors as they are. A tile of these is
 // multiplied in the time that a few waits for memory take, or for code: most blocks store one tile
 // or two, and instructions that run once come from memory, 100 ns for each 128 bytes. So nothing
 // here is unrolled that needs no registers by number. Rows may begin anywhere, as those of a
@@ -225,12 +225,13 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
   }
 }
 
-// Asks the L2 for what joins a warp's rows of a unit, while they are multiplied: 64 columns at a
-// time. `first_row`: of the first of PARTS, 64 rows apart.
+// Asks the L2 for what joins a warp's rows of a unit, while they are multiplied: lines of 128
+// bytes. `first_row`: of the first of PARTS, 64 rows apart.
 template <int PARTS, int COLUMNS, class Problem>
 __device__ __forceinline__ void ask_for_direct(const Sm90Parameters<Problem>& p,
                                                const Sm90Work& work, int first_row) {
-  constexpr int STEP = 64, LANES = (COLUMNS + STEP - 1) / STEP;
+  constexpr int STEP = 128 / sizeof(typename Problem::Result);
+  constexpr int LANES = (COLUMNS + STEP - 1) / STEP;
   const Problem& problem = p.problem;
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
@@ -289,8 +290,8 @@ __device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue
   }
 }
 
-// The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
-// rows, from `first_row` of this warp on.
+// The result of a product of factors as they are, as store_results writes that of others: of PARTS
+// of 64 rows, from `first_row` of this warp on.
 template <class Config, class Problem, int PARTS, int COUNT>
 __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, const Sm90Work& work,
                                              int first_row, int row,

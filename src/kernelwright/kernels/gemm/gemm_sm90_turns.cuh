@@ -1,7 +1,7 @@
 #pragma once
-// Products of 16-bit factors by warpgroups that have tiles of their own: while one of them does
-// with its sums what follows, and stores them, the other one has the tensor cores to itself. Tiles
-// come through one ring of stages, those of both in turn.
+// Products of factors as they are by warpgroups that have tiles of their own: while one of them
+// does with its sums what follows, and stores them, the other one has the tensor cores to itself.
+// Tiles come through one ring of stages, those of both in turn.
 
 #include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_products.cuh"

@@ -127,20 +127,21 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
 
 
 def _cost(kernel: Kernel) -> Work:
-    factor = kernel.inputs[0]
+    factor, anchor = kernel.inputs[0], kernel.anchored(Contract)
     assert isinstance(factor, TensorType)
     output, count = kernel.outputs[0], kernel.together
+    rounds = anchor.patches is not None and anchor.patches.rounds_from is not None
     products = count * round(
-        contraction_flops(kernel.anchored(Contract), kernel.inputs, output)
-        * kept_share(kernel.triangle, output)
+        contraction_flops(anchor, kernel.inputs, output) * kept_share(kernel.triangle, output)
     )
     results = output.numel_hint
     if kernel.kept is not None:
-        results *= product_shape(kernel.anchored(Contract), kernel.inputs, output).n
+        results *= product_shape(anchor, kernel.inputs, output).n
     return Work(
         flops=work_of(kernel) * count * results + products,
         products=products,
-        units=PRODUCT_UNITS.get(factor.dtype, ()),
+        # As convolutions have it (conv.py).
+        units=("fp16", "tf32") if rounds else PRODUCT_UNITS.get(factor.dtype, ()),
     )
 
 
