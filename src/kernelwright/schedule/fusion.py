@@ -102,10 +102,12 @@ def schedule_lowered(
     in_place: frozenset[str] | None,
     convolutions: Convolutions,
     measured: Mapping[str, str | None] = MappingProxyType({}),
+    together: frozenset[str] | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
-    `measured`: what a card has said of calls, as `Choices` have it.
+    `measured`: what a card has said of calls; `together`: launches of several products. Both as
+    `Choices` have them.
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
@@ -137,7 +139,7 @@ def schedule_lowered(
         if node.name not in inside
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
-    made = with_products_together(graph, made, machine)
+    made = with_products_together(graph, made, machine, together)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []
