@@ -1,5 +1,7 @@
 """Products of one left factor in one launch."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -9,7 +11,7 @@ from kernelwright.ir.plan import Launch, Plan
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.kernels import source
 from kernelwright.machine import H200
-from kernelwright.schedule import plan_graph
+from kernelwright.schedule import Library, plan_graph
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.together import MOST_TOGETHER
 
@@ -68,6 +70,16 @@ def test_layers_of_one_input_are_one_launch() -> None:
 def test_a_launch_has_three_products_at_most() -> None:
     assert sorted(counts(planned(Heads(*[WIDTH] * 5)))) == [2, 3]
     assert f"MOST_TOGETHER = {MOST_TOGETHER};" in source("gemm_rest.cuh")
+
+
+def test_another_plan_has_the_same_launches() -> None:
+    module = Heads(WIDTH, WIDTH)
+    full, small = (capture_module(module, (torch.rand(rows, WIDTH),)) for rows in (4096, 3))
+    choices = plan_graph(full, H200).choices
+    assert len(choices.together or ()) == 1
+    apart = replace(choices, together=frozenset())
+    assert counts(plan_graph(small, H200, Library.NEVER, choices).plan) == [2]
+    assert counts(plan_graph(full, H200, choices=apart).plan) == [1, 1]
 
 
 def test_layers_of_other_sizes_stay_apart() -> None:

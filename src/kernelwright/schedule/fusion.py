@@ -104,10 +104,12 @@ def schedule_lowered(
     in_place: frozenset[str] | None,
     convolutions: Convolutions,
     measured: Mapping[str, str | None] = MappingProxyType({}),
+    together: frozenset[str] | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
-    `measured`: what a card has said of calls, as `Choices` have it.
+    `measured`: what a card has said of calls; `together`: launches of several products. Both as
+    `Choices` have them.
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
@@ -141,7 +143,7 @@ def schedule_lowered(
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     made = with_kept_extremes(graph, made, machine)
     made = with_joint_products(graph, made, machine)
-    made = with_products_together(graph, made, machine)
+    made = with_products_together(graph, made, machine, together)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []

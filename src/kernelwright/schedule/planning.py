@@ -39,6 +39,7 @@ from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.one_tap import faster_as_convolutions, one_tap_products
+from kernelwright.schedule.together import computed_together
 from kernelwright.schedule.whole_plans import faster_as_wholes, plan_seconds
 
 
@@ -56,6 +57,8 @@ class Choices:
     """Who computes which, likewise."""
     in_place: frozenset[str] | None = None
     """Tensors whose parts are written where they belong, likewise."""
+    together: frozenset[str] | None = None
+    """Launches of several products of one left factor, by their first results, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     by_place: bool | None = None
@@ -123,7 +126,13 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
             convolutions = _shared_out(graph, machine, library, choices)
         lowered = lowered_with(convolutions, graph, machine)
         plan = schedule_lowered(
-            lowered.graph, machine, library, choices.in_place, convolutions, measured
+            lowered.graph,
+            machine,
+            library,
+            choices.in_place,
+            convolutions,
+            measured,
+            choices.together,
         )
         found = _products_left(plan)
         if not found:
@@ -133,6 +142,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
                 channels_last=formats,
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
+                together=computed_together(plan),
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if choices.loops else changed

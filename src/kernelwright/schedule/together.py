@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract
-from kernelwright.ir.plan import Kernel, Launch, Step
+from kernelwright.ir.plan import Kernel, Launch, Plan, Step
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families import family_of
@@ -19,21 +19,33 @@ MOST_TOGETHER = 3
 """Products of a launch: `MOST_TOGETHER` of gemm_rest.cuh."""
 
 
-def with_products_together(graph: Graph, steps: Sequence[Step], machine: Machine) -> list[Step]:
-    """The steps with one launch for products that share their left factor, where that is faster."""
+def with_products_together(
+    graph: Graph, steps: Sequence[Step], machine: Machine, wanted: frozenset[str] | None = None
+) -> list[Step]:
+    """The steps with one launch for products that share their left factor.
+
+    For those whose first result is in `wanted`; None: for those that are faster so.
+    """
     merged: dict[str, Launch | None] = {}
     for launches in _alike(graph, steps):
         found = _merged(launches, machine) if len(launches) > 1 else None
-        if found is not None:
+        if found is None:
+            continue
+        if found.result in wanted if wanted is not None else _is_faster(found, launches, machine):
             merged |= {found.result: found, **dict.fromkeys(found.results[1:])}
     found_steps = (merged.get(it.result, it) if isinstance(it, Launch) else it for it in steps)
     return [step for step in found_steps if step is not None]
 
 
+def computed_together(plan: Plan) -> frozenset[str]:
+    """The launches of several products, by their first results."""
+    launches = (step for step in plan.steps if isinstance(step, Launch))
+    return frozenset(launch.result for launch in launches if launch.kernel.together > 1)
+
+
 def _merged(launches: Sequence[Launch], machine: Machine) -> Launch | None:
-    kernels = [launch.kernel for launch in launches]
-    kernel = together(kernels, machine)
-    if kernel is None or _seconds(kernel, machine) >= sum(_seconds(it, machine) for it in kernels):
+    kernel = together([launch.kernel for launch in launches], machine)
+    if kernel is None:
         return None
     return Launch(
         results=tuple(launch.result for launch in launches),
@@ -43,6 +55,11 @@ def _merged(launches: Sequence[Launch], machine: Machine) -> Launch | None:
             *(name for launch in launches for name in launch.inputs[1:]),
         ),
     )
+
+
+def _is_faster(merged: Launch, launches: Sequence[Launch], machine: Machine) -> bool:
+    alone = sum(_seconds(launch.kernel, machine) for launch in launches)
+    return _seconds(merged.kernel, machine) < alone
 
 
 def _seconds(kernel: Kernel, machine: Machine) -> float:
