@@ -83,6 +83,8 @@ class JointConfig:
     multiprocessors: int
     room: int
     """Bytes of shared memory that the blocks of a multiprocessor have together."""
+    held: int
+    """Vectors of 8 elements of a row that a lane holds while it makes it; 0: it reads again."""
 
     ROWS: ClassVar[int] = 16
     COLUMNS: ClassVar[int] = 8

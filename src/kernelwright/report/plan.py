@@ -37,7 +37,8 @@ class PlannedKernel:
     name: str
     """Name of the `__global__` function."""
     family: str
-    """"pointwise", "rows", "scan", "loop", "pooling", "gemm", "conv", "attention", "recurrent"."""
+    """"pointwise", "rows", "scan", "loop", "pooling", "gemm", "joint", "conv", "attention",
+    "recurrent"."""
     operators: tuple[str, ...]
     """PyTorch's operators inside, in order."""
     inputs: tuple[str, ...]

@@ -157,6 +157,7 @@ class _Finder:
             and rows not in self._known.fixed
             and self._known.fixed.isdisjoint(step.inputs)
             and self._known.readers[rows] == set(numbers)
+            and not any(rows in _inputs_of(self._known.steps[at])[1:] for at in numbers)
             and len(program.results) == 1
             and program.results[0].extent is Extent.ELEMENT
             and program.dims == (len(program.shape) - 1,)
@@ -373,6 +374,10 @@ def _numbered(epilogue: Expr | None, number: int) -> Expr:
     return transform(
         epilogue, lambda it: Accumulator(it.dtype, number) if isinstance(it, Accumulator) else it
     )
+
+
+def _inputs_of(step: Step) -> tuple[str, ...]:
+    return step.inputs if isinstance(step, Launch) else ()
 
 
 def _is_simple(expressions: Sequence[Expr]) -> bool:

@@ -96,13 +96,13 @@ __device__ __forceinline__ Vector<T, WIDTH> load_constant_vector(const T* addres
   }
 }
 
-// Brings the line of this address, which must be readable, to the second-level cache: what is there
-// is what others have written, so it may be asked for before it is complete.
+// Brings the line of this address, which must be readable, to the second-level cache.
 __device__ __forceinline__ void prefetch(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 // The lines of `count` rows of `length` elements, as thread number `thread` of `threads` asks for.
+// All multiprocessors share that cache, so it may be before what others write there is complete.
 template <class T>
 __device__ __forceinline__ void prefetch_rows(const T* first, int64_t stride, int count,
                                               int64_t length, int thread, int threads) {

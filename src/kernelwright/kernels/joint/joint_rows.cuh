@@ -36,21 +36,27 @@ bool has_joint_runs(const void* data, const Axes<OPERANDS>& kept, int operand, i
   return found;
 }
 
-// What a program makes of rows; the memory of its one result is never touched.
-template <class Program>
+// What a program makes of rows; the memory of its one result is never touched. HELD: vectors of a
+// row that a lane keeps in registers, all there are; 0 where it reads them for each fold.
+template <class Program, int HELD>
 struct MadeRows {
   using Types = RowTypes<Program>;
   using Element = pack_item_t<0, typename Program::Results>;
   using Inputs = typename Program::Inputs;
   using Runs = typename PackOfVectors<Inputs, JOINT_WIDTH>::type;
   static constexpr int STEP = 32 * JOINT_WIDTH;
+  static constexpr int MOST = HELD > 0 ? HELD : 4;  // vectors of a lane under way
+  static constexpr unsigned READS = all_reads<Program>() | Program::RESULT_READS[0];
   static_assert(Types::RESULTS == 1 && Program::IS_ELEMENT[0], "the rows are the one result");
 
   Program program;
   typename Types::Space space;
 
   int64_t length() const { return space.reduced.count; }
-  bool has_vectors() const { return has_runs(typename Types::InputIndices()); }
+  bool has_vectors() const {
+    const bool are_held = HELD == 0 || length() <= HELD * STEP;
+    return are_held && has_runs(typename Types::InputIndices());
+  }
 
   // The lines of the first row, and so of what is the same for all rows.
   __device__ __forceinline__ void ask_for() const {
@@ -69,27 +75,32 @@ struct MadeRows {
   __device__ __forceinline__ void fill(int64_t row, int lane, const To& to) const {
     int64_t offsets[Types::OPERANDS] = {};
     space.kept.locate(row, ~0u, offsets);
+    Runs held[MOST];
+    if constexpr (VECTORS && HELD > 0) {
+      load_ahead<VECTORS, READS>(offsets, lane * JOINT_WIDTH, held);
+    }
     typename Program::Totals totals = {};
     repeat<Program::LEVELS>([&](auto level) {
       auto states = no_elements<Program>();
-      each_run<VECTORS, Program::READS[level]>(offsets, lane, [&](int place, const Runs& runs) {
-        Inputs elements[JOINT_WIDTH];
+      each_run<VECTORS, Program::READS[level]>(
+          offsets, lane, held, [&](int place, const Runs& runs) {
+            Inputs elements[JOINT_WIDTH];
 #pragma unroll
-        for (int i = 0; i < JOINT_WIDTH; ++i) {
-          pick_element<Program::READS[level]>(runs, i, elements[i]);
-        }
-        const VectorPlaces<JOINT_WIDTH> places = {place, 0};
-        fold_elements<level>(program, totals, space.coordinates, row, places, elements, FULL,
-                             states);
-      });
+            for (int i = 0; i < JOINT_WIDTH; ++i) {
+              pick_element<Program::READS[level]>(runs, i, elements[i]);
+            }
+            const VectorPlaces<JOINT_WIDTH> places = {place, 0};
+            fold_elements<level>(program, totals, space.coordinates, row, places, elements, FULL,
+                                 states);
+          });
       each_fold<Program, level>([&](auto fold) {
         using Fold = typename Types::template FoldAt<fold>;
         set_totals<Program, fold>(combine_warp<Fold>(get<fold>(states)), totals);
       });
     });
-    each_run<VECTORS, Program::RESULT_READS[0]>(offsets, lane, [&](int place, const Runs& runs) {
-      to(place, results(totals, row, place, runs));
-    });
+    each_run<VECTORS, Program::RESULT_READS[0]>(
+        offsets, lane, held,
+        [&](int place, const Runs& runs) { to(place, results(totals, row, place, runs)); });
   }
 
  private:
@@ -103,25 +114,33 @@ struct MadeRows {
                                                         space.reduced.inner_stride(INPUT))));
   }
 
-  // Calls body(place, runs) for a lane's part of a row, of which some loads are under way at once.
+  // Calls body(place, runs) for a lane's part of a row: of what it holds, or of what it loads, some
+  // of it under way at once.
   template <bool VECTORS, unsigned READS, class Body>
   __device__ __forceinline__ void each_run(const int64_t (&offsets)[Types::OPERANDS], int lane,
-                                           const Body& body) const {
-    constexpr int AHEAD = VECTORS ? 4 : 1;
+                                           const Runs (&held)[MOST], const Body& body) const {
+    constexpr int AHEAD = VECTORS ? MOST : 1;
     const auto length = static_cast<int>(space.reduced.count);
 #pragma unroll 1
     for (int first = lane * JOINT_WIDTH; first < length; first += AHEAD * STEP) {
       Runs runs[AHEAD];
+      if constexpr (!(VECTORS && HELD > 0)) load_ahead<VECTORS, READS>(offsets, first, runs);
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
         const int place = first + i * STEP;
-        load<VECTORS, READS>(offsets, place < length ? place : first, runs[i]);
+        if (place < length) body(place, VECTORS && HELD > 0 ? held[i] : runs[i]);
       }
+    }
+  }
+
+  template <bool VECTORS, unsigned READS, int AHEAD>
+  __device__ __forceinline__ void load_ahead(const int64_t (&offsets)[Types::OPERANDS], int first,
+                                             Runs (&runs)[AHEAD]) const {
+    const auto length = static_cast<int>(space.reduced.count);
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i) {
-        const int place = first + i * STEP;
-        if (place < length) body(place, runs[i]);
-      }
+    for (int i = 0; i < AHEAD; ++i) {
+      const int place = first + i * STEP;
+      load<VECTORS, READS>(offsets, place < length ? place : 0, runs[i]);
     }
   }
 
@@ -149,9 +168,9 @@ struct MadeRows {
 };
 
 // The operands of a program, and its one result: of the size of all of them, and nowhere.
-template <class Program>
-MadeRows<Program> made_rows(const Program& program,
-                            const Tensor (&inputs)[RowTypes<Program>::INPUTS]) {
+template <int HELD, class Program>
+MadeRows<Program, HELD> made_rows(const Program& program,
+                                  const Tensor (&inputs)[RowTypes<Program>::INPUTS]) {
   Tensor operands[RowTypes<Program>::OPERANDS];
   Tensor& made = operands[RowTypes<Program>::INPUTS];
   for (int i = 0; i < RowTypes<Program>::INPUTS; ++i) {

@@ -30,6 +30,8 @@ _CONFIGS = (
     (4, 4, 4),
 )
 _WORD_BYTES = 4
+_MOST_HELD = 4
+"""Vectors of each input of a row that a lane holds."""
 
 
 def rows_kernel(kernel: Kernel) -> Kernel | None:
@@ -70,10 +72,17 @@ def joint_configs(kernel: Kernel, machine: Machine) -> tuple[tuple[float, JointC
             resident=resident,
             multiprocessors=machine.sm_count,
             room=room,
+            held=_held(_depth(kernel)),
         )
         if _shared_bytes(config, _depth(kernel), config.ROWS, factors) <= room:
             found.append((_seconds_of(kernel, config, machine), config))
     return tuple(sorted(found, key=lambda it: it[0]))
+
+
+def _held(depth: int) -> int:
+    """Vectors of a row for each lane of a warp, if they are few enough for its registers."""
+    vectors = ceil(depth / (32 * 8))
+    return vectors if vectors <= _MOST_HELD else 0
 
 
 def _shared_bytes(config: JointConfig, depth: int, rows: int, factors: int) -> int:
