@@ -16,6 +16,8 @@ _TEAM_ELEMENTS, _SINGLE_TEAM_ELEMENTS = 8, 13
 """Elements of a thread of such a block at least, in vectors and one by one."""
 _MOST_TEAM_ELEMENTS = 32
 """And at most."""
+_SINGLE_REGISTERS = 8
+"""Registers of a thread besides, where it has elements one by one."""
 _TEAM_ROWS = 4
 """Rows for a multiprocessor at least, where blocks hold one each."""
 
@@ -72,6 +74,8 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
         threads = -(-vectors // (own * warp)) * warp
         own = -(-vectors // threads)
         registers = _short_registers(rows, own * width, machine)
+        # Elements one by one are asked for one by one whether they are there.
+        registers += _SINGLE_REGISTERS if width == 1 else 0
         held = own * width * max(1, sum(rows.inputs) // 4)
         if own * width > _MOST_TEAM_ELEMENTS or held > machine.rows.held_registers:
             continue
@@ -84,7 +88,7 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
                 resident=machine.registers_per_sm // (registers * threads),
             )
         )
-    return [team for team in dict.fromkeys(found) if team.threads > warp and team.resident > 0]
+    return [team for team in dict.fromkeys(found) if team.threads > warp and team.resident > 1]
 
 
 def _is_busy(rows: RowShape, lanes: int, machine: Machine) -> bool:
