@@ -300,7 +300,7 @@ def _mainloop_cycles(
         copied = rows * rates.row_cycles[config.planes, chunk]
         if sizes.spatial == 3:
             copied *= rates.deep_rows
-        elif config.row_taps is RowTaps.OVERLAPPING and config.outputs == 1:
+        elif config.row_taps is RowTaps.OVERLAPPING and config.outputs == sizes.window == 1:
             copied *= rates.overlapping_rows
         if sizes.window > 1 and chunk < _STAGE_K:
             copied *= 1 if sizes.transposed else rates.window_rows
