@@ -60,7 +60,7 @@ class Kernel:
 
     @property
     def one_product(self) -> "Kernel":
-        """The same of the first of its products alone."""
+        """A kernel of the first of its products alone."""
         own = (len(self.inputs) - 1) // self.together
         inputs, outputs = self.inputs[: 1 + own], self.outputs[:1]
         return replace(self, inputs=inputs, outputs=outputs, together=1)
