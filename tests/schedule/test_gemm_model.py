@@ -178,7 +178,7 @@ def test_cards_without_the_instructions_use_their_cuda_cores() -> None:
 def test_stages_fill_the_shared_memory() -> None:
     for dtype in (DType.F32, DType.BF16):
         for config in tensor_core_configs(shape(4096, 4096, 4096, dtype=dtype), H200):
-            planes = 1 if config.feed.is_short else 2
+            planes = 1 if config.feed.is_direct else 2
             stage = planes * (config.block_m + config.block_n) * 64 * 2
             outside = (34 if config.feed is Feed.INSIDE else 21) * 1024
             assert config.stages >= 3

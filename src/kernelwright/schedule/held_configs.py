@@ -79,6 +79,9 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
         held = own * width * max(1, sum(rows.inputs) // 4)
         if own * width > _MOST_TEAM_ELEMENTS or held > machine.rows.held_registers:
             continue
+        # Of one vector a thread has too little under way: rings have more.
+        if own * width == width > 1:
+            continue
         found.append(
             ShortRows(
                 threads=threads,

@@ -19,9 +19,8 @@ enum class Feed {
   AHEAD,    // the same, but for what a second launch reads: idle warps of the first split that
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
-  DIRECT,  // the factors have 16 bits, or are rounded to TF32 on their way from memory; they lie in
-           // boxes and are multiplied as they are
-  TURNS,   // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
+  DIRECT,   // both lie in boxes and are multiplied as they come: of 16 bits, or rounded to TF32
+  TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
 };
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
