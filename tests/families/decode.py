@@ -32,7 +32,7 @@ class Model(nn.Module):
         )
         keys[:, :, -1:] = rotated(k, cosine, sine)
         values[:, :, -1:] = v
-        return rotated(q, cosine, sine), keys * 2, values * 2
+        return rotated(q, cosine, sine), keys * 2, values * 2, normed
 
 
 DTYPE = torch.float32
