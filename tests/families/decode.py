@@ -1,4 +1,4 @@
-"""What a decode step makes before attention: rotary embedding, a new key and value in their cache."""
+"""What comes before attention in a decode step: rotary embedding, a new key and value."""
 
 import torch
 from torch import nn
