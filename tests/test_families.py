@@ -164,7 +164,7 @@ def test_joint_products_on_the_emulator(tmp_path: Path, run_script: Callable[...
 def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     compiled = _compiled("decode", "bfloat16", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
-    assert families == ["joint", "pointwise"] and not compiled.plan.left_to_pytorch
+    assert families == ["rows", "joint", "pointwise"] and not compiled.plan.left_to_pytorch
     sizes = [{"TEXTS": texts, "LENGTH": length} for texts, length in [(1, 9), (16, 1), (18, 2)]]
     _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
 

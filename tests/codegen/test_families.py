@@ -92,6 +92,21 @@ class Gathered(nn.Module):
         return table[(numbers > 0).long()]
 
 
+class Joint(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(1024, eps=1e-6)
+        self.query, self.gate, self.up = (nn.Linear(1024, 512, bias=False) for _ in range(3))
+        self.bfloat16()
+
+    def forward(self, x: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
+        q = self.query(self.norm(x.bfloat16())).view(4, 8, 64)
+        first, second = q.chunk(2, -1)
+        turned = q * cosine.bfloat16() + torch.cat([-second, first], -1)
+        x = self.norm(x.bfloat16() * 2)
+        return turned, F.silu(self.gate(x)) * self.up(x)
+
+
 class Case(NamedTuple):
     """A module and its arguments' sizes."""
 
@@ -112,6 +127,7 @@ CASES = {
     "attention": Case(Attention(), ((8, 16, 300, 80), (8, 16, 512, 80), (300, 512))),
     "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),
     "gather": Case(Gathered(), ((64, 300), (16, 128))),
+    "joint": Case(Joint(), ((4, 1024), (64,))),
     "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
 }
 

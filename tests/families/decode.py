@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """What a decode step makes before attention: rotary embedding, new keys and values in caches."""
+=======
+"""What comes before attention in a decode step: rotary embedding, a new key and value."""
+>>>>>>> s-decode
 
 import torch
 from torch import nn
@@ -32,7 +36,7 @@ class Model(nn.Module):
         )
         keys[:, :, -1:] = rotated(k, cosine, sine)
         values[:, :, -1:] = v
-        return rotated(q, cosine, sine), keys * 2, values * 2
+        return rotated(q, cosine, sine), keys * 2, values * 2, normed
 
 
 DTYPE = torch.float32

@@ -15,8 +15,8 @@ from kernelwright.ir.joint import Halves
 from kernelwright.ir.kinds import Permute, Reshape, Slice, Squeeze, Unsqueeze, ViewMap
 from kernelwright.ir.types import Dim, DType, TensorType
 
-_UNKNOWN = (10_007, 10_009, 10_037, 10_039)
-"""Stand in for the sizes that calls have: primes, which no known sizes make."""
+_UNKNOWN = tuple(prime << 20 for prime in (241, 251, 239, 233))
+"""Stand in for the sizes that calls have: more than known sizes are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,8 +46,8 @@ struct FewPlace {
       if (!p.has_vectors[number - 1]) continue;
       const auto* const from = static_cast<const Element*>(operand.data) +
                                p.problem.offset_of(number, batch, first_head);
-      prefetch_rows(from + first * operand.strides[2], operand.strides[2], end - first,
-                    operand.columns, static_cast<int>(threadIdx.x), threads);
+      prefetch_lines(from + first * operand.strides[2], operand.strides[2], end - first,
+                     operand.columns, static_cast<int>(threadIdx.x), threads);
     }
   }
 

@@ -104,8 +104,8 @@ __device__ __forceinline__ void prefetch(const void* address) {
 // The lines of `count` rows of `length` elements, as thread number `thread` of `threads` asks for.
 // All multiprocessors share that cache, so it may be before what others write there is complete.
 template <class T>
-__device__ __forceinline__ void prefetch_rows(const T* first, int64_t stride, int count,
-                                              int64_t length, int thread, int threads) {
+__device__ __forceinline__ void prefetch_lines(const T* first, int64_t stride, int count,
+                                               int64_t length, int thread, int threads) {
   constexpr int LINE = 128 / sizeof(T);
   const int lines = static_cast<int>((length + LINE - 1) / LINE);
   for (int i = thread; i < count * lines; i += threads) {

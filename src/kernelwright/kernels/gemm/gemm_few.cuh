@@ -111,9 +111,9 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
   // The wide factor is on its way while the kernel before ends.
   const T* const rhs = batch_base<const T>(problem, Problem::RHS, at);
   const int64_t stride = problem.rhs().column_stride, left = problem.n - first;
-  prefetch_rows(rhs + first * stride, stride,
-                left < Tile::COLUMNS ? static_cast<int>(left) : Tile::COLUMNS, problem.k,
-                threadIdx.x, Tile::THREADS);
+  prefetch_lines(rhs + first * stride, stride,
+                 left < Tile::COLUMNS ? static_cast<int>(left) : Tile::COLUMNS, problem.k,
+                 threadIdx.x, Tile::THREADS);
   wait_for_previous_kernel();
   float sums[Tile::GROUPS][4] = {};
   sum_few<Tile>(problem, batch_base<const T>(problem, Problem::LHS, at), rhs, first, sums);

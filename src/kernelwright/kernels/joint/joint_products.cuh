@@ -207,7 +207,7 @@ struct JointColumns {
     if (!exists) return;
     const int thread = threadIdx.x / 32 * 4 + threadIdx.x % 4;
 #pragma unroll
-    for (int f = 0; f < FACTORS; ++f) prefetch_rows(own[f], 0, 1, k, thread, threads / 8);
+    for (int f = 0; f < FACTORS; ++f) prefetch_lines(own[f], 0, 1, k, thread, threads / 8);
   }
 };
 
