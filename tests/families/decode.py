@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What a decode step makes before attention: rotary embedding, new keys and values in caches."""
-=======
 """What comes before attention in a decode step: rotary embedding, a new key and value."""
->>>>>>> s-decode
 
 import torch
 from torch import nn

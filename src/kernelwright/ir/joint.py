@@ -84,11 +84,7 @@ class JointConfig:
     room: int
     """Bytes of shared memory that the blocks of a multiprocessor have together."""
     held: int
-<<<<<<< HEAD
-    """Vectors of 8 elements of a row that a lane holds while it makes it; 0: it reads again."""
-=======
     """Vectors of 8 elements of a row that a lane holds; 0: it reads them for each fold."""
->>>>>>> s-decode
 
     ROWS: ClassVar[int] = 16
     COLUMNS: ClassVar[int] = 8
