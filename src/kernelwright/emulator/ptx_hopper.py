@@ -142,7 +142,7 @@ def _products() -> Iterator[tuple[str, str]]:
 
 
 def _wide_product(columns: int, sums: int) -> tuple[str, str]:
-    """Of TF32: the same without transpositions."""
+    """The row of TF32, which has no transpositions."""
     operands = ", ".join(f"{{{operand}}}" for operand in (*range(sums, sums + 5), *range(sums)))
     return (
         f"wgmma.mma_async.m64n{columns}k8.f32.tf32.tf32 {sums + 5}",

@@ -71,7 +71,8 @@ class Feed(StrEnum):
     DIRECT = "direct"
     """float16 and bfloat16, as they are; float32, rounded to TF32 on the way from memory."""
     TURNS = "turns"
-    """The same by two warpgroups with tiles of their own: one multiplies while the other stores."""
+    """Factors as DIRECT has them, by two warpgroups with tiles of their own: one multiplies while
+    the other stores."""
 
     @property
     def is_direct(self) -> bool:

@@ -81,7 +81,7 @@ class ByPlace:
     """A convolution is to be a product of patches."""
 
     rounds_from: int | None = None
-    """As of `Patches`."""
+    """`Patches.rounds_from` of that product."""
 
 
 @dataclass(frozen=True, slots=True)

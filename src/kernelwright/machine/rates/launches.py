@@ -18,7 +18,7 @@ class LaunchRates:
     joined_run_bytes: int
     """Least bytes of a part between its neighbours: shorter ones are slow to write one by one."""
     joined_row_bytes: int
-    """The same where a product writes one of the parts, as it stores rows in any case."""
+    """Least bytes where a product writes one of the parts: it stores rows in any case."""
     stage_bytes: float
     """Least bytes of tensors whose reduction, or whose memory format, pays for one more launch."""
     stage_elements: int
