@@ -43,7 +43,7 @@ class ConvolutionRates:
     deep_rows: float
     """Factor on them in three dimensions."""
     overlapping_rows: float
-    """The same of overlapping pixels, a position for each output."""
+    """Factor on overlapping pixels, a position for each output."""
     copy_bytes: float
     """Bytes a cycle of patches and filters that reach a multiprocessor."""
     runs: StoreCycles
