@@ -260,6 +260,21 @@ def test_many_rows_beyond_a_warp_are_held_by_blocks(
         assert best.lanes == best.threads
 
 
+class _LogSumExp(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.logsumexp(1)
+
+
+def test_rows_of_which_too_little_is_held_have_a_warp() -> None:
+    # Totals of functions alone, and one vector of 16-bit elements a thread.
+    assert not isinstance(_best_of(_LogSumExp(), (32768, 2048)), ShortRows)
+    best = _best_of(nn.LayerNorm(2048).to("meta", torch.bfloat16), (32768, 2048), torch.bfloat16)
+    assert isinstance(best, RingRows)
+    # Functions of odd rows that eight blocks hold are not computed again.
+    best = _best_of(nn.LogSoftmax(1), (97, 393217))
+    assert isinstance(best, RingRows) and best.cluster == 8
+
+
 def _best(module: nn.Module, length: int) -> object:
     """The first configuration for 4096 rows."""
     return _best_of(module, (4096, length))

@@ -66,6 +66,9 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
     # Few rows leave multiprocessors idle: several share one.
     if rows.count < _TEAM_ROWS * machine.sm_count:
         return []
+    # Of functions whose totals alone are wanted nothing is held: warps hide each other's longer.
+    if width > 1 and rows.levels == 1 and rows.functions > 0 and not rows.results:
+        return []
     warp, vectors = machine.limits.warp_threads, rows.length // width
     least = _TEAM_ELEMENTS // width if width > 1 else _SINGLE_TEAM_ELEMENTS
     found = []

@@ -68,7 +68,9 @@ def _along(
     if rows.line % rows.width != 0 and rings[0].cluster > _MOST_BLOCKS:
         # To find what differs along a row takes time, in which many threads hide their waiting.
         parts.sort(key=lambda part: part.threads * part.resident, reverse=True)
-        return [*parts[:2], *rings]
+        # Functions would be computed again with what is read again.
+        small = [ring for ring in rings if ring.cluster <= _MOST_BLOCKS and rows.functions > 0]
+        return [*small, *parts[:2], *(ring for ring in rings if ring not in small)]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > machine.rows.few_row_bytes:
