@@ -24,14 +24,14 @@ struct FewProductsTile {
   static constexpr int KEYS = 16, WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS;
   static constexpr int STATE = PADDED + 2;  // of a row: sums, total, largest exponent
 
-  // Runs of 16 bytes that a thread has of a step, and steps under way: of two blocks of a
-  // multiprocessor where a step fits.
+  // Runs of 16 bytes that a thread has of a step, and steps under way. Two blocks of a
+  // multiprocessor have registers for narrow rows.
+  static constexpr int BLOCKS = DEPTH_BLOCKS <= 2 && WIDTH_BLOCKS == 1 ? 2 : 1;
   static constexpr int KEY_RUNS = 2 * DEPTH_BLOCKS, RUNS = KEY_RUNS + 4 * WIDTH_BLOCKS;
-  static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = 96 << 10;
+  static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = (192 << 10) / BLOCKS;
   static constexpr int FITTING = ROOM / STAGE_BYTES;
-  static constexpr int STAGES = FITTING > 3 ? 3 : FITTING < 1 ? 1 : FITTING;
+  static constexpr int STAGES = FITTING > 3 ? 3 : FITTING;
   static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-  static constexpr int BLOCKS = RING_BYTES <= ROOM ? 2 : 1;
   static constexpr int ASKED = STAGES * STEP;  // keys that come as soon as they may be read
 };
 
@@ -80,37 +80,49 @@ struct FewProducts : FewPlace<Config> {
     total[0] = total[1] = 0;
   }
 
-  // Of this thread's runs of a step: the operand, the key after the warp's first, and the column.
+  // Of this thread's runs of k and of v: the key after its first one, and the column. Its first
+  // keys of a step are those of first_key(), after the warp's first.
   struct Place {
-    int number, key, column;
+    int key, column;
   };
-  __device__ __forceinline__ static Place place_of(int run) {
-    if (run < Tile::KEY_RUNS) return {1, run % 2 * 8 + g(), run / 2 * 32 + 8 * t()};
-    const int own = run - Tile::KEY_RUNS;
-    return {2, own % 4 / 2 * 8 + 2 * t() + own % 2, own / 4 * 64 + 8 * g()};
+  template <int NUMBER>
+  __device__ __forceinline__ static int first_key() {
+    return NUMBER == 1 ? g() : 2 * t();
   }
-  __device__ __forceinline__ int columns_of(int number) const {
-    return number == 1 ? this->p.problem.depth : this->p.problem.width;
+  template <int NUMBER>
+  __device__ __forceinline__ static Place place_of(int run) {
+    if (NUMBER == 1) return {run % 2 * 8, run / 2 * 32 + 8 * t()};
+    return {run % 4 / 2 * 8 + run % 2, run / 4 * 64 + 8 * g()};
   }
 
   // Sends for the warp's keys from `first` on, zeros where there are none.
   __device__ __forceinline__ void fetch(int first, int end) const {
-    if (first < end && this->p.has_vectors[1] && this->p.has_vectors[2]) {
-#pragma unroll
-      for (int run = 0; run < Tile::RUNS; ++run) {
-        const Place at = place_of(run);
-        const bool is_there = first + at.key < end && at.column < columns_of(at.number);
-        const Element* const row = this->key_row(at.number, first + at.key);
-        copy_async<16>(slot(run), is_there ? row + at.column : this->starts[at.number], is_there);
-      }
-    } else if (first < end) {
-#pragma unroll 1
-      for (int run = 0; run < Tile::RUNS; ++run) {
-        const Place at = place_of(run);
-        *slot(run) = this->load(at.number, columns_of(at.number), first + at.key, end, at.column);
-      }
+    if (first < end) {
+      fetch_of<1>(first, end, this->p.problem.depth, slot(0));
+      fetch_of<2>(first, end, this->p.problem.width, slot(Tile::KEY_RUNS));
     }
     commit_copies();
+  }
+  template <int NUMBER>
+  __device__ __forceinline__ void fetch_of(int first, int end, int columns, uint4* to) const {
+    constexpr int RUNS = NUMBER == 1 ? Tile::KEY_RUNS : Tile::RUNS - Tile::KEY_RUNS;
+    const int own = first + first_key<NUMBER>();
+    if (this->p.has_vectors[NUMBER]) {
+      const int64_t stride = this->p.problem.operands[NUMBER].strides[2];
+      const Element* const row = this->key_row(NUMBER, own);
+#pragma unroll
+      for (int run = 0; run < RUNS; ++run) {
+        const Place at = place_of<NUMBER>(run);
+        const bool is_there = own + at.key < end && at.column < columns;
+        copy_async<16>(to + run * Tile::THREADS, row + at.key * stride + at.column, is_there);
+      }
+    } else {
+#pragma unroll 1
+      for (int run = 0; run < RUNS; ++run) {
+        const Place at = place_of<NUMBER>(run);
+        to[run * Tile::THREADS] = this->load(NUMBER, columns, own + at.key, end, at.column);
+      }
+    }
   }
 
   // Products of the warp's keys and rows: of keys g and g + 8 each two rows.
