@@ -311,9 +311,8 @@ struct JointWork {
   __device__ __forceinline__ void add(const T* upper_row, const T* lower_row, int stage, int step,
                                       int load) {
     const int at = step + load * Tile::RUN;
-    JointWords upper, lower;
-    memcpy(&upper, upper_row + at, sizeof(upper));
-    memcpy(&lower, lower_row + at, sizeof(lower));
+    const JointWords upper = *reinterpret_cast<const JointWords*>(upper_row + at);
+    const JointWords lower = *reinterpret_cast<const JointWords*>(lower_row + at);
 #pragma unroll
     for (int f = 0; f < Tile::FACTORS; ++f) {
       const JointWords wide = *slot(stage, load, f);
