@@ -23,6 +23,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
+from kernelwright.ir.joint import JointConfig
 from kernelwright.ir.kinds import Reduction
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
@@ -158,6 +159,23 @@ def test_joint_products_on_the_emulator(tmp_path: Path, run_script: Callable[...
     # No row, one, and more than a tile of them in several texts.
     sizes = [{"M": m, "TEXTS": texts} for m, texts in [(0, 1), (1, 1), (3, 7)]]
     _expect_right(compiled, sizes, "float16", tmp_path, run_script)
+
+
+def test_turns_of_a_joint_product_on_the_emulator(
+    tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    # A block's turns, each of which sends for the next one; K of steps that warps have or have not.
+    compiled = _compiled("joint", "float16", tmp_path)
+    configs: dict[str, Config] = {
+        it.name: replace(
+            it.configured(JointConfig), loads=1, warps=2, resident=1, multiprocessors=3
+        )
+        for it in compiled.plan.kernels
+    }
+    plan = with_configs(compiled.plan, configs)
+    _expect_right(
+        replace(compiled, plan=plan), [{"M": 3, "TEXTS": 7}], "float16", tmp_path, run_script
+    )
 
 
 @pytest.mark.timeout(400)  # many kernels are compiled

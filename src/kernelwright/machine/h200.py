@@ -188,8 +188,9 @@ _THIN = ThinRates(
 )
 """Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
 
-_FEW = FewRates(read_share=0.85, cache_bandwidth=5.5e12, step_seconds=0.8e-6)
-"""Not timed: what a product by few threads reaches of the bandwidth, and the L2 cache's."""
+_FEW = FewRates(read_share=0.85, cache_bandwidth=5.5e12, step_seconds=0.8e-6, lone_share=0.5)
+"""Not timed: what a product by few threads reaches of the bandwidth, and the L2 cache's. One
+block took twice as long as three for logits of 32,000 x 1,024."""
 
 _MANY_SMALL = ManySmallRates(
     least_batches=1024,

@@ -21,8 +21,11 @@ struct FewTile : FewWork<Config>::Tile {
   using Base = typename FewWork<Config>::Tile;
   static constexpr int MOST_SPLITS = 16;
 
+  // Keys and values under way, and where these were, states.
   static constexpr int shared_bytes(int splits) {
-    return (Base::WARPS + splits) * Base::ROWS * Base::STATE * static_cast<int>(sizeof(float));
+    const int states =
+        (Base::WARPS + splits) * Base::ROWS * Base::STATE * static_cast<int>(sizeof(float));
+    return states > Base::RING_BYTES ? states : Base::RING_BYTES;
   }
 };
 
@@ -74,21 +77,23 @@ template <class Config>
 __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   using Tile = FewTile<Config>;
-  extern __shared__ unsigned char attention_few_memory[];
+  extern __shared__ __align__(16) unsigned char attention_few_memory[];
   auto* const states = reinterpret_cast<float*>(attention_few_memory);
   auto* const parts = states + Tile::WARPS * Tile::ROWS * Tile::STATE;  // of the cluster's blocks
   const int number = static_cast<int>(blockIdx.x) / p.splits;
   const int split = static_cast<int>(blockIdx.x) % p.splits;
   const int groups = p.problem.heads / p.group;
   FewWork<Config> rows{{p, number / groups, number % groups * p.group}};
+  rows.take_room(attention_few_memory);
   const int first = split * p.keys_each;
   const int end = min(first + p.keys_each, p.problem.keys);
-  rows.ask_for(first, end, Tile::THREADS);
+  rows.ask_for(first, first + min(end - first, Tile::ASKED), Tile::THREADS);
   wait_for_previous_kernel();
   rows.begin(first, end);
   for (int key = first; key < end; key += Tile::STEP) rows.step(key, end);
   let_next_kernel_start();
   rows.join();
+  if constexpr (Tile::RING_BYTES > 0) __syncthreads();  // all have read what was under way
   rows.leave(states + static_cast<int>(threadIdx.x) / 32 * Tile::ROWS * Tile::STATE);
   __syncthreads();
   if (p.splits == 1) {

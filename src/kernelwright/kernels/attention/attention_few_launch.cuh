@@ -62,8 +62,8 @@ struct AttentionFewVariant {
     FewParameters p = {};
     p.problem = problem;
     p.group = group_of(problem);
-    for (int i = 0; i < 2; ++i) {
-      const AttentionOperand& operand = problem.operands[i + 1];
+    for (int i = 0; i < 3; ++i) {
+      const AttentionOperand& operand = problem.operands[i];
       p.has_vectors[i] = lies_in_runs(operand, RUN) && operand.columns % RUN == 0;
     }
     const int64_t heads = int64_t{problem.batches} * (problem.heads / p.group);

@@ -10,7 +10,7 @@ struct FewParameters {
   int group;            // heads of q that have keys in common
   int splits;           // blocks of a cluster
   int keys_each;        // of a block
-  bool has_vectors[2];  // runs of 16 bytes of k and v are aligned
+  bool has_vectors[3];  // runs of 16 bytes of q, k and v are aligned
 };
 
 // The rows of all heads of q that have keys in common, and how k and v are read for them. Rows that
@@ -22,7 +22,17 @@ struct FewPlace {
   static constexpr float LOG2_E = 1.44269504088896340736f;
 
   const FewParameters& p;
-  int batch, first_head;  // of q
+  int batch, first_head;     // of q
+  const Element* starts[3];  // of the first head of q, and of its k and v
+
+  __device__ __forceinline__ FewPlace(const FewParameters& p, int batch, int first_head)
+      : p(p), batch(batch), first_head(first_head) {
+#pragma unroll
+    for (int number = 0; number < 3; ++number) {
+      starts[number] = static_cast<const Element*>(p.problem.operands[number].data) +
+                       p.problem.offset_of(number, batch, first_head);
+    }
+  }
 
   __device__ __forceinline__ bool is_there(int row) const { return row < p.group * p.problem.rows; }
   __device__ __forceinline__ int head_of(int row) const {
@@ -32,9 +42,8 @@ struct FewPlace {
     return is_there(row) ? row % p.problem.rows : 0;
   }
   __device__ __forceinline__ const Element* q_row(int row) const {
-    return static_cast<const Element*>(p.problem.operands[0].data) +
-           p.problem.offset_of(0, batch, head_of(row)) +
-           row_of(row) * p.problem.operands[0].strides[2];
+    const int64_t* const strides = p.problem.operands[0].strides;
+    return starts[0] + (head_of(row) - first_head) * strides[1] + row_of(row) * strides[2];
   }
 
   // Keys and values, of which nearly all were there long ago, on their way while the kernel before
@@ -43,27 +52,32 @@ struct FewPlace {
 #pragma unroll
     for (int number = 1; number < 3; ++number) {
       const AttentionOperand& operand = p.problem.operands[number];
-      if (!p.has_vectors[number - 1]) continue;
-      const auto* const from = static_cast<const Element*>(operand.data) +
-                               p.problem.offset_of(number, batch, first_head);
-      prefetch_lines(from + first * operand.strides[2], operand.strides[2], end - first,
+      if (!p.has_vectors[number]) continue;
+      prefetch_lines(starts[number] + first * operand.strides[2], operand.strides[2], end - first,
                      operand.columns, static_cast<int>(threadIdx.x), threads);
     }
   }
 
-  // The run of a row of k or v, operand 1 or 2, from a column on; zeros where there is nothing.
+  // The row of k or v, operand 1 or 2, of a key.
+  __device__ __forceinline__ const Element* key_row(int number, int key) const {
+    return starts[number] + key * p.problem.operands[number].strides[2];
+  }
+  // The run of a row of k or v from a column on; zeros where there is nothing.
   __device__ __forceinline__ uint4 load(int number, int columns, int key, int end,
                                         int first) const {
-    if (key >= end || first >= columns) return make_uint4(0, 0, 0, 0);
-    const AttentionOperand& operand = p.problem.operands[number];
-    const auto* const from = static_cast<const Element*>(operand.data) +
-                             p.problem.offset_of(number, batch, first_head) +
-                             key * operand.strides[2];
-    if (p.has_vectors[number - 1]) return __ldg(reinterpret_cast<const uint4*>(from + first));
+    if (key >= end) return make_uint4(0, 0, 0, 0);
+    return run_of(number, columns, key_row(number, key), first);
+  }
+  // The run of a row of an operand from a column on.
+  __device__ __forceinline__ uint4 run_of(int number, int columns, const Element* row,
+                                          int first) const {
+    if (first >= columns) return make_uint4(0, 0, 0, 0);
+    if (p.has_vectors[number]) return __ldg(reinterpret_cast<const uint4*>(row + first));
     alignas(16) Element elements[RUN] = {};
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
-      if (first + i < columns) elements[i] = from[(first + i) * operand.strides[3]];
+      if (first + i < columns)
+        elements[i] = row[(first + i) * p.problem.operands[number].strides[3]];
     }
     return *reinterpret_cast<const uint4*>(elements);
   }

@@ -2,7 +2,11 @@
 // Few rows of 16-bit numbers on the tensor cores: a warp has 16 keys at a time, and as operands
 // come from memory, so they are multiplied. Of eight rows each thread has two, of 16 keys two and,
 // of v, four.
+//
+// What is under way fills a ring in shared memory, not registers: so there is enough of it to keep
+// memory busy. Each thread reads only what it sent for, and no warp waits for another.
 
+#include "async_copy.cuh"
 #include "attention_few_place.cuh"
 #include "mma_16x8x16.cuh"
 
@@ -18,9 +22,17 @@ struct FewProductsTile {
   static constexpr int PADDED = 64 * WIDTH_BLOCKS;       // columns of a row's sums
   static constexpr int GROUPS = (WIDTH_BLOCKS + 1) / 2;  // of 16 columns of a product
   static constexpr int KEYS = 16, WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS;
-  static constexpr bool IS_AHEAD = DEPTH_BLOCKS <= 4;  // keys come a step before they are wanted
-  static constexpr int STATE = PADDED + 2;             // of a row: sums, total, largest exponent
-  static constexpr int BLOCKS = 1;                     // of a multiprocessor, by registers
+  static constexpr int STATE = PADDED + 2;  // of a row: sums, total, largest exponent
+
+  // Runs of 16 bytes that a thread has of a step, and steps under way. Two blocks of a
+  // multiprocessor have registers for narrow rows.
+  static constexpr int BLOCKS = DEPTH_BLOCKS <= 2 && WIDTH_BLOCKS == 1 ? 2 : 1;
+  static constexpr int KEY_RUNS = 2 * DEPTH_BLOCKS, RUNS = KEY_RUNS + 4 * WIDTH_BLOCKS;
+  static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = (192 << 10) / BLOCKS;
+  static constexpr int FITTING = ROOM / STAGE_BYTES;
+  static constexpr int STAGES = FITTING > 3 ? 3 : FITTING;
+  static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+  static constexpr int ASKED = STAGES * STEP;  // keys that come as soon as they may be read
 };
 
 template <class Config>
@@ -29,8 +41,9 @@ struct FewProducts : FewPlace<Config> {
   using Element = typename Config::Element;
   static constexpr float SLACK = 8.0f;  // how far exponents go above what they are relative to
 
-  uint32_t q[Tile::DEPTH_BLOCKS][4];
-  uint4 keys[2][Tile::DEPTH_BLOCKS];
+  uint4* slots;  // this thread's first one
+  int stage;     // of the ring, whose turn it is
+  uint4 q[Tile::DEPTH_BLOCKS];
   float sums[Tile::GROUPS][8][4];
   float most[2], total[2];  // of rows 2 t and 2 t + 1
 
@@ -40,21 +53,23 @@ struct FewProducts : FewPlace<Config> {
     return first + static_cast<int>(threadIdx.x) / 32 * Tile::KEYS;
   }
 
+  __device__ __forceinline__ void take_room(unsigned char* room) {
+    slots = reinterpret_cast<uint4*>(room) + threadIdx.x;
+  }
+  __device__ __forceinline__ uint4* slot(int run) const {
+    return slots + (stage * Tile::RUNS + run) * Tile::THREADS;
+  }
+
   __device__ __forceinline__ void begin(int first, int end) {
-    const Element* const from = this->q_row(g());
-    const int64_t stride = this->p.problem.operands[0].strides[3];
+#pragma unroll 1
+    for (stage = 0; stage < Tile::STAGES; ++stage) {
+      fetch(first_of_warp(first + stage * Tile::STEP), end);
+    }
+    stage = 0;
+    const Element* const row = this->q_row(g());
 #pragma unroll
     for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int column = 32 * block + 8 * t() + 2 * i;
-        Element pair[2] = {};
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          if (column + c < this->p.problem.depth) pair[c] = from[(column + c) * stride];
-        }
-        memcpy(&q[block][i], pair, sizeof(pair));
-      }
+      q[block] = this->run_of(0, this->p.problem.depth, row, 32 * block + 8 * t());
     }
 #pragma unroll
     for (int group = 0; group < Tile::GROUPS; ++group) {
@@ -63,16 +78,49 @@ struct FewProducts : FewPlace<Config> {
     }
     most[0] = most[1] = -INFINITY;
     total[0] = total[1] = 0;
-    if constexpr (Tile::IS_AHEAD) load_keys(first_of_warp(first), end);
   }
 
-  __device__ __forceinline__ void load_keys(int first, int end) {
+  // Of this thread's runs of k and of v: the key after its first one, and the column. Its first
+  // keys of a step are those of first_key(), after the warp's first.
+  struct Place {
+    int key, column;
+  };
+  template <int NUMBER>
+  __device__ __forceinline__ static int first_key() {
+    return NUMBER == 1 ? g() : 2 * t();
+  }
+  template <int NUMBER>
+  __device__ __forceinline__ static Place place_of(int run) {
+    if (NUMBER == 1) return {run % 2 * 8, run / 2 * 32 + 8 * t()};
+    return {run % 4 / 2 * 8 + run % 2, run / 4 * 64 + 8 * g()};
+  }
+
+  // Sends for the warp's keys from `first` on, zeros where there are none.
+  __device__ __forceinline__ void fetch(int first, int end) const {
+    if (first < end) {
+      fetch_of<1>(first, end, this->p.problem.depth, slot(0));
+      fetch_of<2>(first, end, this->p.problem.width, slot(Tile::KEY_RUNS));
+    }
+    commit_copies();
+  }
+  template <int NUMBER>
+  __device__ __forceinline__ void fetch_of(int first, int end, int columns, uint4* to) const {
+    constexpr int RUNS = NUMBER == 1 ? Tile::KEY_RUNS : Tile::RUNS - Tile::KEY_RUNS;
+    const int own = first + first_key<NUMBER>();
+    if (this->p.has_vectors[NUMBER]) {
+      const int64_t stride = this->p.problem.operands[NUMBER].strides[2];
+      const Element* const row = this->key_row(NUMBER, own);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
-        keys[half][block] =
-            this->load(1, this->p.problem.depth, first + 8 * half + g(), end, 32 * block + 8 * t());
+      for (int run = 0; run < RUNS; ++run) {
+        const Place at = place_of<NUMBER>(run);
+        const bool is_there = own + at.key < end && at.column < columns;
+        copy_async<16>(to + run * Tile::THREADS, row + at.key * stride + at.column, is_there);
+      }
+    } else {
+#pragma unroll 1
+      for (int run = 0; run < RUNS; ++run) {
+        const Place at = place_of<NUMBER>(run);
+        to[run * Tile::THREADS] = this->load(NUMBER, columns, own + at.key, end, at.column);
       }
     }
   }
@@ -83,11 +131,11 @@ struct FewProducts : FewPlace<Config> {
     for (int i = 0; i < 4; ++i) scores[i] = 0;
 #pragma unroll
     for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
-      const uint4 upper = keys[0][block], lower = keys[1][block];
+      const uint4 upper = *slot(2 * block), lower = *slot(2 * block + 1);
       WarpProduct<Element>::add(scores, {upper.x, lower.x, upper.y, lower.y},
-                                {q[block][0], q[block][1]});
+                                {q[block].x, q[block].y});
       WarpProduct<Element>::add(scores, {upper.z, lower.z, upper.w, lower.w},
-                                {q[block][2], q[block][3]});
+                                {q[block].z, q[block].w});
     }
   }
 
@@ -129,22 +177,19 @@ struct FewProducts : FewPlace<Config> {
     }
   }
 
-  // The block's keys from `first` on; loads those after them.
+  // The warp's keys of the block's from `first` on; sends for those a ring later.
   __device__ __forceinline__ void step(int first, int end) {
     const int own = first_of_warp(first);
-    if constexpr (!Tile::IS_AHEAD) load_keys(own, end);
-    uint4 values[4][Tile::WIDTH_BLOCKS];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int block = 0; block < Tile::WIDTH_BLOCKS; ++block) {
-        values[i][block] = this->load(2, this->p.problem.width, own + i / 2 * 8 + 2 * t() + i % 2,
-                                      end, 64 * block + 8 * g());
-      }
-    }
+    wait_copies<Tile::STAGES - 1>();
+    if (own < end) add(own, end);
+    fetch(own + Tile::STAGES * Tile::STEP, end);
+    stage = stage + 1 < Tile::STAGES ? stage + 1 : 0;
+  }
+
+  // Adds the warp's keys from `own` on.
+  __device__ __forceinline__ void add(int own, int end) {
     float scores[4];
     multiply(scores);
-    if constexpr (Tile::IS_AHEAD) load_keys(own + Tile::STEP, end);
     const float scale = this->p.problem.scale * this->LOG2_E;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -155,16 +200,17 @@ struct FewProducts : FewPlace<Config> {
                                 transposed_pairs(attention_pair<Element>(scores[2], scores[3]))};
 #pragma unroll
     for (int group = 0; group < Tile::GROUPS; ++group) {
+      uint4 values[2][4] = {};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int run = 8 * group + i;
+        if (run < 4 * Tile::WIDTH_BLOCKS) values[i / 4][i % 4] = *slot(Tile::KEY_RUNS + run);
+      }
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
-        uint32_t lhs[4] = {};
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const int block = 2 * group + side;
-          if (block >= Tile::WIDTH_BLOCKS) continue;
-          lhs[side] = pair_of(values[0][block], values[1][block], c);
-          lhs[side + 2] = pair_of(values[2][block], values[3][block], c);
-        }
+        const uint32_t lhs[4] = {
+            pair_of(values[0][0], values[0][1], c), pair_of(values[1][0], values[1][1], c),
+            pair_of(values[0][2], values[0][3], c), pair_of(values[1][2], values[1][3], c)};
         WarpProduct<Element>::add(sums[group][c], lhs, shares);
       }
     }

@@ -30,6 +30,8 @@ struct FewRowsTile {
   static constexpr int AHEAD = FITTING < 2 ? 2 : FITTING > 8 ? 8 : FITTING;
   static constexpr int WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS * AHEAD;
   static constexpr int STATE = PADDED + 2;  // of a row: sums, total, largest score
+  static constexpr int RING_BYTES = 0;      // what is under way is in registers
+  static constexpr int ASKED = 1 << 30;     // all keys
 };
 
 template <class Config>
@@ -40,6 +42,8 @@ struct FewRows : FewPlace<Config> {
 
   float q[ROWS][OWN], sums[ROWS][OWN];
   float most[ROWS], total[ROWS];
+
+  __device__ __forceinline__ void take_room(unsigned char*) {}
 
   __device__ __forceinline__ static int lane() {
     return static_cast<int>(threadIdx.x) % Tile::LANES;

@@ -67,6 +67,10 @@ struct JointResult {
   __host__ __device__ __forceinline__ int64_t turns() const {
     return (columns + JOINT_COLUMNS - 1) / JOINT_COLUMNS;
   }
+  // Mostly the only one: a division takes as long as many products.
+  __device__ __forceinline__ int64_t run_of(int64_t column) const {
+    return columns == inner ? 0 : column / inner;
+  }
 };
 
 // Number of the first operand of product INDEX among those of all.
@@ -164,7 +168,10 @@ struct JointTile {
   static constexpr int RUN = 4 * JOINT_WIDTH;  // neighbours along K that four threads load
   static constexpr int STEP = LOADS * RUN;
   static constexpr int SUMS = WARPS * ROWS * COLUMNS * FACTORS;  // of a turn
-  static constexpr int SLOTS = LOADS * FACTORS * THREADS;        // of what threads have under way
+  // What threads have under way: two steps, of which one may be of the next turn, or one of two
+  // factors, which are as many bytes.
+  static constexpr int STAGES = FACTORS == 1 ? 2 : 1;
+  static constexpr int STAGE = LOADS * FACTORS * THREADS, SLOTS = STAGES * STAGE;
 
   // Elements from row to row: four threads of each of two rows read 128 bytes of all banks.
   __host__ __device__ static constexpr int64_t pitch(int64_t k) { return (k + 63) / 64 * 64 + 32; }
@@ -183,15 +190,14 @@ template <class T, int FACTORS>
 struct JointColumns {
   const T* own[FACTORS];
   int64_t k_strides[FACTORS];
-  int64_t first = 0;
   bool exists = false;
 
   // Eight neighbours along K to where this thread alone reads them, or zeros.
   template <bool VECTORS>
-  __device__ __forceinline__ void fetch(int factor, int64_t at, int64_t k, JointWords* to) const {
+  __device__ __forceinline__ void fetch(int factor, int at, int k, JointWords* to) const {
     const bool is_there = exists && at < k;
     if constexpr (VECTORS) {
-      copy_async<16>(to, own[factor] + (is_there ? at : 0), is_there);
+      copy_async<16>(to, own[factor] + at, is_there);
     } else {
       T run[JOINT_WIDTH] = {};
 #pragma unroll
@@ -203,7 +209,7 @@ struct JointColumns {
   }
 
   // The lines of the columns, on their way while the kernel before ends.
-  __device__ __forceinline__ void ask_for(int64_t k, int threads) const {
+  __device__ __forceinline__ void ask_for(int k, int threads) const {
     if (!exists) return;
     const int thread = threadIdx.x / 32 * 4 + threadIdx.x % 4;
 #pragma unroll
@@ -211,21 +217,19 @@ struct JointColumns {
   }
 };
 
-// Where turn number `turn` of all results is: this lane's column, and in `product` whose it is.
+// This lane's column in turn number `turn` of all results.
 template <class Problem>
 __device__ __forceinline__ JointColumns<typename Problem::T, Problem::FACTORS> joint_columns(
-    const Problem& problem, int64_t turn, int& product) {
+    const Problem& problem, int64_t turn) {
   using T = typename Problem::T;
   JointColumns<T, Problem::FACTORS> found;
   repeat<Problem::COUNT>([&](auto index) {
     const auto& result = get<index>(problem.results);
     const int64_t turns = result.turns();
     if (turn >= 0 && turn < turns) {
-      product = index;
-      found.first = turn * JOINT_COLUMNS;
-      const int64_t column = found.first + threadIdx.x % 32 / 4;
+      const int64_t column = turn * JOINT_COLUMNS + threadIdx.x % 32 / 4;
       found.exists = column < result.columns;
-      const int64_t run = found.exists ? column / result.inner : 0;
+      const int64_t run = found.exists ? result.run_of(column) : 0;
       const int64_t place = found.exists ? column - run * result.inner : 0;
 #pragma unroll
       for (int f = 0; f < Problem::FACTORS; ++f) {
@@ -240,31 +244,46 @@ __device__ __forceinline__ JointColumns<typename Problem::T, Problem::FACTORS> j
   return found;
 }
 
+// A turn of a block: a tile of rows with the columns of a turn of all results. A block's next one
+// comes as many units later as there are blocks.
+struct JointTurn {
+  int tile = 0, turn = blockIdx.x;
+
+  template <class Tile, class Problem>
+  __device__ __forceinline__ bool exists(const Problem& problem) {
+    const auto turns = static_cast<int>(problem.turns);
+    for (; turn >= turns; turn -= turns) ++tile;
+    return first_row<Tile>() < problem.places.count;
+  }
+  template <class Tile>
+  __device__ __forceinline__ int64_t first_row() const {
+    return int64_t{tile} * Tile::ROWS;
+  }
+};
+
 // A thread's part of a product.
 template <class Tile>
 struct JointWork {
   using T = typename Tile::T;
-  JointWords* slots;  // this thread's first one
+  JointWords* slots;  // this thread's first one of a stage
   float sums[Tile::FACTORS][4];
 
-  __device__ __forceinline__ JointWords* slot(int load, int factor) const {
-    return slots + (load * Tile::FACTORS + factor) * Tile::THREADS;
+  __device__ __forceinline__ JointWords* slot(int stage, int load, int factor) const {
+    return slots + stage * Tile::STAGE + (load * Tile::FACTORS + factor) * Tile::THREADS;
   }
 
   // Sends for what a warp reads at once of the columns, from `step` along K on.
   template <bool VECTORS>
-  __device__ __forceinline__ void fetch(const JointColumns<T, Tile::FACTORS>& columns, int64_t step,
-                                        int64_t k) const {
-    const int lane = threadIdx.x % 32;
+  __device__ __forceinline__ void fetch(const JointColumns<T, Tile::FACTORS>& columns, int stage,
+                                        int step, int k) const {
+    const int at = step + threadIdx.x % 4 * JOINT_WIDTH;
 #pragma unroll
     for (int load = 0; load < Tile::LOADS; ++load) {
-      const int64_t at = step + load * Tile::RUN + lane % 4 * JOINT_WIDTH;
 #pragma unroll
       for (int f = 0; f < Tile::FACTORS; ++f) {
-        columns.template fetch<VECTORS>(f, at, k, slot(load, f));
+        columns.template fetch<VECTORS>(f, at + load * Tile::RUN, k, slot(stage, load, f));
       }
     }
-    commit_copies();
   }
 
   __device__ __forceinline__ void begin() {
@@ -275,30 +294,34 @@ struct JointWork {
     }
   }
 
-  // Adds the products of what was sent for, with `there` rows.
-  __device__ __forceinline__ void multiply(const T* rows, int there, int64_t pitch, int64_t step,
-                                           int64_t k) {
-    const int row = threadIdx.x % 32 / 4;
-    wait_copies<0>();
+  // Adds the products of what was sent for. `upper` and `lower` are where two of the rows have K
+  // from zero on.
+  __device__ __forceinline__ void multiply(const T* upper, const T* lower, int stage, int step,
+                                           int k) {
+    if (step + Tile::STEP <= k) {
 #pragma unroll
-    for (int load = 0; load < Tile::LOADS; ++load) {
-      if (step + load * Tile::RUN >= k) break;
-      const T* const own =
-          rows + row * pitch + step + load * Tile::RUN + threadIdx.x % 4 * JOINT_WIDTH;
-      JointWords upper = {}, lower = {}, wide[Tile::FACTORS];
-      if (row < there) memcpy(&upper, own, sizeof(upper));
-      if (row + 8 < there) memcpy(&lower, own + 8 * pitch, sizeof(lower));
+      for (int load = 0; load < Tile::LOADS; ++load) add(upper, lower, stage, step, load);
+    } else {
+#pragma unroll 1
+      for (int load = 0; step + load * Tile::RUN < k; ++load) {
+        add(upper, lower, stage, step, load);
+      }
+    }
+  }
+  __device__ __forceinline__ void add(const T* upper_row, const T* lower_row, int stage, int step,
+                                      int load) {
+    const int at = step + load * Tile::RUN;
+    const JointWords upper = *reinterpret_cast<const JointWords*>(upper_row + at);
+    const JointWords lower = *reinterpret_cast<const JointWords*>(lower_row + at);
 #pragma unroll
-      for (int f = 0; f < Tile::FACTORS; ++f) wide[f] = *slot(load, f);
+    for (int f = 0; f < Tile::FACTORS; ++f) {
+      const JointWords wide = *slot(stage, load, f);
 #pragma unroll
       for (int half = 0; half < 4; half += 2) {
         const uint32_t pairs[4] = {upper.word[half], lower.word[half], upper.word[half + 1],
                                    lower.word[half + 1]};
-#pragma unroll
-        for (int f = 0; f < Tile::FACTORS; ++f) {
-          const uint32_t pair[2] = {wide[f].word[half], wide[f].word[half + 1]};
-          WarpProduct<T>::add(sums[f], pairs, pair);
-        }
+        const uint32_t pair[2] = {wide.word[half], wide.word[half + 1]};
+        WarpProduct<T>::add(sums[f], pairs, pair);
       }
     }
   }
@@ -336,11 +359,11 @@ __device__ __forceinline__ void store_joint(void* const (&data)[Product::OPERAND
 
 template <class Tile, class Problem>
 __device__ __forceinline__ void finish_joint(const Problem& problem, const float* parts,
-                                             int64_t first_row, int product, int64_t first_column) {
+                                             int64_t first_row, int64_t turn) {
   using Products = typename Problem::Products;
   constexpr int EACH = Tile::ROWS * Tile::COLUMNS;
   for (int i = threadIdx.x; i < EACH; i += Tile::THREADS) {
-    const int64_t row = first_row + i / Tile::COLUMNS, column = first_column + i % Tile::COLUMNS;
+    const int64_t row = first_row + i / Tile::COLUMNS;
     if (row >= problem.places.count) break;
     float sums[Tile::FACTORS] = {};
 #pragma unroll
@@ -350,14 +373,17 @@ __device__ __forceinline__ void finish_joint(const Problem& problem, const float
         sums[f] += parts[(warp * Tile::FACTORS + f) * EACH + i];
       }
     }
+    int64_t own = turn;
     int64_t offsets[Problem::OPERANDS] = {};
     problem.places.locate(row, ~0u, offsets);
     repeat<Problem::COUNT>([&](auto index) {
       using Product = pack_item_t<index, Products>;
       constexpr int FIRST = first_joint_operand<index, Products>();
       const auto& result = get<index>(problem.results);
-      if (product != index || column >= result.columns) return;
-      const int64_t run = column / result.inner, place = column - run * result.inner;
+      const int64_t column = own * Tile::COLUMNS + i % Tile::COLUMNS;
+      own -= result.turns();
+      if (column < 0 || own >= 0 || column >= result.columns) return;
+      const int64_t run = result.run_of(column), place = column - run * result.inner;
       repeat<Product::HALVES>([&](auto half) {
         int64_t at[Product::OPERANDS];
 #pragma unroll
@@ -385,45 +411,61 @@ __device__ __forceinline__ void joint_products(const Problem& problem) {
   T* const rows = reinterpret_cast<T*>(joint_memory + Tile::SLOTS * sizeof(JointWords));
   JointWork<Tile> work = {reinterpret_cast<JointWords*>(joint_memory) + threadIdx.x};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t k = problem.k, pitch = Tile::pitch(k), turns = problem.turns;
-  const int64_t units = turns * ((problem.places.count + Tile::ROWS - 1) / Tile::ROWS);
+  const int k = static_cast<int>(problem.k), first_step = warp * Tile::STEP;
+  const auto pitch = static_cast<int>(Tile::pitch(k));
 
-  int product = 0, there = 0;
-  int64_t unit = blockIdx.x, filled = -1;
-  auto columns = joint_columns(problem, unit % turns, product);
+  // What is sent for next.
+  JointTurn ahead;
+  int step_ahead = first_step;
+  bool is_more = ahead.exists<Tile>(problem);
+  auto columns = joint_columns(problem, ahead.turn);
   if constexpr (VECTORS) {
     columns.ask_for(k, Tile::THREADS);
     problem.rows.ask_for();
   }
+  const auto fetch = [&](int stage) {
+    if (is_more) {
+      work.template fetch<VECTORS>(columns, stage, step_ahead, k);
+      step_ahead += Tile::WARPS * Tile::STEP;
+      if (step_ahead >= k) {
+        step_ahead = first_step;
+        ahead.turn += gridDim.x;
+        is_more = ahead.exists<Tile>(problem);
+        if (is_more) columns = joint_columns(problem, ahead.turn);
+      }
+    }
+    commit_copies();
+  };
   wait_for_previous_kernel();
-  work.template fetch<VECTORS>(columns, warp * Tile::STEP, k);
+#pragma unroll 1
+  for (int stage = 0; stage < Tile::STAGES; ++stage) fetch(stage);
   let_next_kernel_start();
 
-  for (int half = 0; unit < units; half = 1 - half) {
-    const int64_t first_row = unit / turns * Tile::ROWS;
-    if (first_row != filled) {
+  int upper = 0, lower = 0;  // where two of the rows begin, for this lane
+  int filled = -1;
+  JointTurn at;
+  for (int half = 0, stage = 0; at.exists<Tile>(problem); half = 1 - half) {
+    if (at.tile != filled) {
       if (filled >= 0) __syncthreads();  // all have read the rows before
-      const int64_t left = problem.places.count - first_row;
-      there = left < Tile::ROWS ? static_cast<int>(left) : Tile::ROWS;
+      const int64_t first_row = at.first_row<Tile>(), left = problem.places.count - first_row;
+      const int there = left < Tile::ROWS ? static_cast<int>(left) : Tile::ROWS;
       fill_joint_rows<VECTORS, Tile>(problem, first_row, there, rows);
       __syncthreads();
-      filled = first_row;
+      filled = at.tile;
+      // In place of rows that are not there the last one, of which nothing is stored.
+      upper = min(lane / 4, there - 1) * pitch + lane % 4 * JOINT_WIDTH;
+      lower = min(lane / 4 + 8, there - 1) * pitch + lane % 4 * JOINT_WIDTH;
     }
     work.begin();
-    work.multiply(rows, there, pitch, warp * Tile::STEP, k);
+    int step = first_step;
 #pragma unroll 1
-    for (int64_t step = (warp + Tile::WARPS) * Tile::STEP; step < k;
-         step += Tile::WARPS * Tile::STEP) {
-      work.template fetch<VECTORS>(columns, step, k);
-      work.multiply(rows, there, pitch, step, k);
-    }
-    const int64_t first_column = columns.first;
-    const int own = product;
-    unit += gridDim.x;
-    if (unit < units) {
-      columns = joint_columns(problem, unit % turns, product);
-      work.template fetch<VECTORS>(columns, warp * Tile::STEP, k);
-    }
+    do {
+      wait_copies<Tile::STAGES - 1>();
+      work.multiply(rows + upper, rows + lower, stage, step, k);
+      fetch(stage);
+      stage = stage + 1 < Tile::STAGES ? stage + 1 : 0;
+      step += Tile::WARPS * Tile::STEP;
+    } while (step < k);
 #pragma unroll
     for (int f = 0; f < Tile::FACTORS; ++f) {
       float* const target =
@@ -433,7 +475,8 @@ __device__ __forceinline__ void joint_products(const Problem& problem) {
                    Vector<float, 2>{{work.sums[f][2], work.sums[f][3]}});
     }
     __syncthreads();
-    finish_joint<Tile>(problem, parts[half], first_row, own, first_column);
+    finish_joint<Tile>(problem, parts[half], at.first_row<Tile>(), at.turn);
+    at.turn += gridDim.x;
   }
 }
 
@@ -481,6 +524,7 @@ struct JointVariant {
     const int64_t rows = problem.places.count;
     const int64_t units = problem.turns * ((rows + Tile::ROWS - 1) / Tile::ROWS);
     if (units == 0) return cudaSuccess;
+    if (units > int64_t{1} << 30) return cudaErrorNotSupported;
     const int64_t bytes = Tile::shared_bytes(problem.k, rows);
     constexpr int64_t OWN = 2 * Tile::SUMS * sizeof(float) + 1024;  // of a block besides
     const int64_t fitting = Config::ROOM / (bytes + OWN);

@@ -141,6 +141,8 @@ class FewRates:
     """Bytes a second of all multiprocessors from the L2 cache."""
     step_seconds: float
     """Seconds that a block waits for what its warps load at once."""
+    lone_share: float
+    """Part of the read share where a multiprocessor has one block, which waits at each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

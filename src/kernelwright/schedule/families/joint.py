@@ -89,7 +89,8 @@ def _shared_bytes(config: JointConfig, depth: int, rows: int, factors: int) -> i
     """`JointTile::shared_bytes`, and what a block takes besides: the sums of two turns."""
     pitch = ceil(depth / 64) * 64 + 32
     sums = config.warps * config.ROWS * config.COLUMNS * factors * _WORD_BYTES
-    slots = config.loads * factors * config.warps * 32 * 16
+    # Two steps of one factor are under way, or one of two.
+    slots = config.loads * max(factors, 2) * config.warps * 32 * 16
     return slots + min(rows, config.ROWS) * pitch * 2 + 2 * sums + 1024
 
 
@@ -105,15 +106,15 @@ def _seconds_of(kernel: Kernel, config: JointConfig, machine: Machine) -> float:
         ceil(count / (share * config.COLUMNS)) for count, share in zip(columns, shares, strict=True)
     )
     fitting = config.room // _shared_bytes(config, depth, rows, sums)
-    blocks = min(turns, min(config.resident, fitting) * config.multiprocessors)
+    resident = min(config.resident, fitting)
+    blocks = min(turns, resident * config.multiprocessors)
+    share = rates.read_share * (rates.lone_share if resident == 1 and turns > blocks else 1.0)
     inputs = [it for it in kernel.inputs if isinstance(it, TensorType)]
     once = sum(it.bytes_hint for it in (*inputs, *kernel.outputs))
     again = 2 * blocks * min(rows, config.ROWS) * depth * max(1, joint.row_inputs)
     factors = sum(inputs[at].bytes_hint for it in joint.products for at in it.factors)
     again += (tiles - 1) * factors
-    moving = max(
-        once / (rates.read_share * machine.read_bandwidth), (once + again) / rates.cache_bandwidth
-    )
+    moving = max(once / (share * machine.read_bandwidth), (once + again) / rates.cache_bandwidth)
     steps = ceil(depth / (config.loads * config.RUN * config.warps))
     made = ceil(min(rows, config.ROWS) / config.warps) if joint.rows is not None else 0
     return machine.launches.product_seconds + (steps + made) * rates.step_seconds + moving
