@@ -1,75 +1,34 @@
 """Matrix products as CUDA text: a functor, and the variants that run it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import Enum
 from math import prod
 
 from kernelwright.codegen.arrange import Arranged, Arrangement, product_of
 from kernelwright.codegen.expressions import operand_name
+from kernelwright.codegen.families.gemm_variants import (
+    Layouts,
+    factor_of,
+    rounds,
+    simt_majors,
+    simt_members,
+    tuned,
+)
 from kernelwright.codegen.families.writer import RoundingSizes, Writer
 from kernelwright.codegen.functor import elementwise_fields, functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import (
     Feed,
-    FewConfig,
     GemmConfig,
     Major,
     TensorCoreConfig,
-    ThinConfig,
 )
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.sizes import ONE
-from kernelwright.ir.types import DType, TensorType, ValueType
-from kernelwright.machine import CARD_WITH_WGMMA
-from kernelwright.schedule.gemm_model import is_buffered
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.schedule.gemm_work import contraction_sizes
 from kernelwright.schedule.roles import Roles, roles
-
-
-class _Layouts(Enum):
-    """What lets a variant take the sizes that it is for."""
-
-    CAPTURED = "factors that lie as they were captured"
-    ANY = "any strides and alignment"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
-    """The variant that the config describes, and what the others are beside it."""
-
-    sources: tuple[str, ...]
-    """Files of kernels/ that it needs."""
-    members: tuple[str, ...]
-    """Declarations in its config."""
-    variant: str
-    """Class template that launches it, of a config and the problem."""
-    function: str
-    """Device function that it runs."""
-    parameters: str = "TunedVariant::Parameters"
-    """Type that its kernel takes, without the functor's name in front."""
-    threads: str = "THREADS"
-    """Member of the variant: threads of a block."""
-    blocks: str | None = "MIN_BLOCKS"
-    """Member of the variant: blocks that a multiprocessor holds; None for one."""
-    why_small: str
-    """What is left to the small variant."""
-    finished: bool = False
-    """The general variant's kernel runs after it, too: to add slices of K, and to compute what a
-    guard says at the end."""
-    adds_slices: bool = False
-    """A kernel after it adds slices of K, and does nothing else."""
-    layouts: _Layouts = _Layouts.CAPTURED
-    """Which factors it takes."""
-
-    buffered: bool | None = None
-    """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
-    variants that have no such tile."""
-    has_workspace: bool = True
-
 
 _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
 """For products that would leave multiprocessors idle, and for any strides."""
@@ -99,14 +58,14 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     is_sm90 = isinstance(kernel.config, TensorCoreConfig)
     general = _FINISHING_TILE if is_sm90 else _SMALL_TILE
     return {
-        "factor": STORED[_factor(kernel).dtype],
+        "factor": STORED[factor_of(kernel).dtype],
         "tuned": own,
-        "small": _simt_members(_SMALL_TILE, *_simt_majors(kernel)) if _has_small(kernel) else (),
-        "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
+        "small": simt_members(_SMALL_TILE, *simt_majors(kernel)) if _has_small(kernel) else (),
+        "general": () if _takes_all(kernel) else simt_members(general, Major.NONE, Major.NONE),
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
         "patches": _walk(kernel),
-        "rounds": _rounds(kernel),
+        "rounds": rounds(kernel),
         "kept": _KEPT[kernel.kept],
     }
 
@@ -120,24 +79,17 @@ def _walk(kernel: Kernel) -> str | None:
     return ", ".join(f"{{{across}, {down}}}" for down, across in pairs)
 
 
-def _rounds(kernel: Kernel) -> bool:
-    """Whether its first variant rounds float32 to TF32."""
-    config = kernel.config
-    is_direct = isinstance(config, TensorCoreConfig) and config.feed.is_direct
-    return is_direct and _factor(kernel).dtype is DType.F32
-
-
 def _takes_strides(kernel: Kernel) -> bool:
     """Whether the tuned variant runs on the tensor cores whatever the strides, and leaves nothing:
     but for other cards, and products that are small beside the captured one."""
     own = tuned(kernel)
-    return own.layouts is _Layouts.ANY and not own.finished
+    return own.layouts is Layouts.ANY and not own.finished
 
 
 def _is_plain(kernel: Kernel) -> bool:
     """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
     is_sm90 = isinstance(kernel.config, TensorCoreConfig)
-    is_conv = _has_patches(kernel) or _rounds(kernel)
+    is_conv = _has_patches(kernel) or rounds(kernel)
     return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or is_conv)
 
 
@@ -148,7 +100,7 @@ def _has_patches(kernel: Kernel) -> bool:
 
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
-    if _has_patches(kernel) or _rounds(kernel):
+    if _has_patches(kernel) or rounds(kernel):
         return False
     if _takes_strides(kernel):
         return kernel.serves_several_sizes
@@ -206,168 +158,6 @@ def _tensors(kernel: Kernel) -> Iterator[TensorType]:
     return (kind for kind in kinds if isinstance(kind, TensorType))
 
 
-def tuned(kernel: Kernel) -> Tuned:
-    """How the kernel's own configuration is written."""
-    match kernel.config:
-        case GemmConfig() as config:
-            return _simt(config, *_simt_majors(kernel))
-        case TensorCoreConfig() as config:
-            found = _tensor_cores(config, kernel)
-            return replace(found, buffered=_stores_whole_rows(config, kernel))
-        case ThinConfig() as config:
-            return _thin(config)
-        case FewConfig() as config:
-            return _few(config)
-    raise AssertionError(f"{kernel.name} is no product")
-
-
-def _stores_whole_rows(config: TensorCoreConfig, kernel: Kernel) -> bool:
-    """`Sm90Tile::BUFFERED`, which the text asserts: results of four bytes, or slices' sums."""
-    has_words = config.slices > 1 or kernel.output.dtype.itemsize == 4
-    return has_words and is_buffered(config, CARD_WITH_WGMMA)
-
-
-def _simt_members(config: GemmConfig, lhs: Major, rhs: Major) -> tuple[str, ...]:
-    """A config of gemm_simt.cuh."""
-    return (
-        f"static constexpr int BLOCK_M = {config.block_m}, BLOCK_N = {config.block_n}, "
-        f"BLOCK_K = {config.block_k};",
-        f"static constexpr int THREAD_M = {config.thread_m}, THREAD_N = {config.thread_n};",
-        f"static constexpr int STAGES = {config.stages};",
-        f"static constexpr int PROMOTE_K = {config.promote_k};",
-        _layouts(lhs, rhs),
-        f"static constexpr int64_t MIN_TILES = {config.min_tiles};",
-    )
-
-
-def _simt(config: GemmConfig, lhs: Major, rhs: Major) -> Tuned:
-    return Tuned(
-        sources=("gemm_simt.cuh",),
-        members=_simt_members(config, lhs, rhs),
-        variant="GemmVariant",
-        function="gemm_simt",
-        parameters="Problem",
-        threads="Tile::THREADS",
-        blocks="Tile::MIN_BLOCKS",
-        why_small="too few tiles to fill the card",
-        has_workspace=False,
-    )
-
-
-def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
-    numbers = "Bf16" if _factor(kernel).dtype is DType.BF16 else "F16"
-    numbers = "Tf32" if _rounds(kernel) else numbers
-    # What splits factors writes them in the order that is asked for.
-    lhs, rhs = (Major.K if major is Major.NONE else major for major in _majors(kernel))
-    if config.transposed:
-        lhs, rhs = rhs, lhs
-    least_ahead = f"static constexpr int64_t LEAST_AHEAD = {config.least_ahead};"
-    return Tuned(
-        sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
-        members=(
-            f"using Instruction = Wgmma{config.block_n}{numbers};",
-            f"static constexpr Feed FEED = Feed::{config.feed.name};",
-            f"static constexpr int STAGES = {config.stages}, CLUSTER = {config.cluster}, "
-            f"SLICES = {config.slices};",
-            f"static constexpr bool TRANSPOSED = {str(config.transposed).lower()};",
-            _layouts(lhs, rhs),
-            f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
-            *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *([_masks(kernel, config)] if config.feed in (Feed.DIRECT, Feed.TURNS) else []),
-        ),
-        variant="Sm90Variant",
-        function="gemm_sm90",
-        blocks=None,
-        why_small="too small for the tensor cores",
-        finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
-        adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,
-        layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
-    )
-
-
-def _masks(kernel: Kernel, config: TensorCoreConfig) -> str:
-    """The config's masks of what joins its result: by row, by column and by place."""
-    product = product_of(kernel.anchored(Contract))
-    joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
-    by_row = by_column = by_place = 0
-    for at, kind in enumerate(joining):
-        sizes = (ONE, ONE, *product.joined(kind.rank).sizes(kind.shape))
-        *batches, rows, columns = (*sizes[:-2], *sizes[-2:][:: -1 if config.transposed else 1])
-        # Of several batches each may have its own for a column.
-        is_shared = {*batches, rows} == {ONE}
-        by_row |= (columns == ONE and rows != ONE) << at
-        by_column |= (columns != ONE and is_shared) << at
-        by_place |= (columns != ONE and not is_shared) << at
-    return f"using Masks = JoiningMasks<{by_row:#x}, {by_column:#x}, {by_place:#x}>;"
-
-
-def _thin(config: ThinConfig) -> Tuned:
-    return Tuned(
-        sources=("gemm_thin.cuh", "gemm_simt.cuh"),
-        members=(
-            f"static constexpr int ROWS = {config.rows}, COLUMNS = {config.columns}, "
-            f"STEP = {config.step};",
-            f"static constexpr int ROW_TILES = {config.row_tiles};",
-            f"static constexpr int THREADS = {config.threads}, RESIDENT = {config.resident};",
-            f"static constexpr int MULTIPROCESSORS = {config.multiprocessors};",
-            f"static constexpr Major WIDE = Major::{config.wide};",
-        ),
-        variant="ThinVariant",
-        function="gemm_thin",
-        why_small="not as thin",
-    )
-
-
-def _few(config: FewConfig) -> Tuned:
-    return Tuned(
-        sources=("gemm_few.cuh", "gemm_simt.cuh"),
-        members=(
-            f"static constexpr int GROUPS = {config.groups}, LOADS = {config.loads}, "
-            f"WARPS = {config.warps};",
-        ),
-        variant="FewProductVariant",
-        function="gemm_few",
-        parameters="Problem",
-        blocks=None,
-        why_small="of more rows",
-        has_workspace=False,
-    )
-
-
-def _layouts(lhs: Major, rhs: Major) -> str:
-    return f"static constexpr Major LHS = Major::{lhs}, RHS = Major::{rhs};"
-
-
-def _majors(kernel: Kernel) -> tuple[Major, Major]:
-    """How the factors lie if their tensors are contiguous."""
-    found = roles(kernel.anchored(Contract))
-    assert isinstance(found, Roles)
-    return found.left_major, found.right_major
-
-
-def _simt_majors(kernel: Kernel) -> tuple[Major, Major]:
-    """Layouts that the CUDA cores rely on. They move rows along M or N in whole 16 bytes: where a
-    known size has others, nothing is relied on."""
-    swapped = product_of(kernel.anchored(Contract)).swapped
-    left, right = reversed(kernel.inputs[:2]) if swapped else kernel.inputs[:2]
-
-    def moved(major: Major, factor: ValueType) -> Major:
-        assert isinstance(factor, TensorType)
-        last = factor.shape[-1]
-        is_apart = last.is_static and last.hint * factor.dtype.itemsize % 16 != 0
-        return Major.NONE if major is Major.MN and is_apart else major
-
-    of_left, of_right = _majors(kernel)
-    return moved(of_left, left), moved(of_right, right)
-
-
-def _factor(kernel: Kernel) -> TensorType:
-    """The type of a factor of the kernel's product; both have the same elements."""
-    factor = kernel.inputs[0]
-    assert isinstance(factor, TensorType)
-    return factor
-
-
 def _may_repeat(kind: ValueType) -> bool:
     """Whether an operand that joins the result may have one value for a whole row of it."""
     if not isinstance(kind, TensorType) or kind.rank < 2:
@@ -382,7 +172,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
     has_layouts = isinstance(config, GemmConfig) or _has_small(kernel)
-    majors = _simt_majors(kernel) if has_layouts else ()
+    majors = simt_majors(kernel) if has_layouts else ()
     takes_all = _takes_all(kernel)
     present = {
         "ANY_BATCHES": count > 1 or len(out.permute) + len(out.unsqueeze) > 2,
@@ -394,8 +184,8 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_TRIANGLES": kernel.triangle is not None or splits_inside,
         "ANY_PERMUTED": sm90 is not None and sm90.feed is Feed.CONVERT,
         "ANY_SLICES": sm90 is not None and sm90.slices > 1,
-        "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
-        "ANY_TF32": _rounds(kernel),
+        "ANY_SHORT": factor_of(kernel).dtype.itemsize < 4,
+        "ANY_TF32": rounds(kernel),
         "ANY_SIMT_MN": Major.MN in majors,
         "ANY_SIMT_K": Major.K in majors,
         "ANY_PATCHES": _has_patches(kernel),
@@ -485,7 +275,7 @@ def _only_at(kernel: Kernel) -> RoundingSizes | None:
 
 def _arithmetic(kernel: Kernel) -> tuple[str, ...]:
     sizes = _only_at(kernel)
-    if sizes is None or not _rounds(kernel):
+    if sizes is None or not rounds(kernel):
         return ()
     return (f"{Rounding.MEASURED_SIZES}: at input {sizes}, while PyTorch allows it TF32",)
 
