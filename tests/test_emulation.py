@@ -47,7 +47,7 @@ _SHARED_BY_ROWS = """
 import torch
 from torch import nn
 
-ROWS = 1024
+ROWS = 512
 
 
 class Model(nn.Module):

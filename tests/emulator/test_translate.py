@@ -210,7 +210,8 @@ def test_shared_variable_outside_of_a_function_is_refused() -> None:
             'asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 '
             '{%0, %1, %2, %3}, %4, %5, 1, 1, -1, %6, 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), '
             '"+f"(d[3]) : "l"(a), "l"(b), "n"(T));',
-            "::kwemu::ptx::multiply<8, true>(a, b, 1, 1, -1, T, 0, d[0], d[1], d[2], d[3]);",
+            "::kwemu::ptx::multiply<8, ::kwemu::ProductElement::kBfloat16>"
+            "(a, b, 1, 1, -1, T, 0, d[0], d[1], d[2], d[3]);",
         ),
         (
             'asm("{\\n .reg .pred p; // guard\\n setp.ne.b32 p, %1, 0;\\n @!p mov.u32 %0, 5; }"'
