@@ -108,6 +108,11 @@ class Contract:
         """The letters, as einsum takes them."""
         return f"{self.lhs},{self.rhs}->{self.out}"
 
+    @property
+    def may_round(self) -> bool:
+        """Whether float32 factors may be rounded to TF32, at some sizes."""
+        return self.patches is not None and self.patches.rounds_from is not None
+
     def factors(
         self, left: Sequence[Dim], right: Sequence[Dim], out: Sequence[Dim]
     ) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:

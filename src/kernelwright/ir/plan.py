@@ -59,6 +59,11 @@ class Kernel:
         return output
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all elements of a product's result are computed, and written."""
+        return self.triangle is None and self.kept is None
+
+    @property
     def one_product(self) -> "Kernel":
         """A kernel of the first of its products alone."""
         own = (len(self.inputs) - 1) // self.together

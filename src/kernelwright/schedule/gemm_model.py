@@ -170,7 +170,7 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
-        rounds=anchor.patches is not None and anchor.patches.rounds_from is not None,
+        rounds=anchor.may_round,
         apart=apart,
         taps=1 if anchor.patches is None else prod(anchor.patches.taps),
     )

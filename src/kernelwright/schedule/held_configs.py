@@ -83,7 +83,7 @@ def _teams(rows: RowShape, machine: Machine) -> list[ShortRows]:
         if own * width > _MOST_TEAM_ELEMENTS or held > machine.rows.held_registers:
             continue
         # Of one vector a thread has too little under way: rings have more.
-        if own * width == width > 1:
+        if own == 1 and width > 1:
             continue
         found.append(
             ShortRows(

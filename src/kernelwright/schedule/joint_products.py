@@ -240,7 +240,7 @@ class _Finder:
 def _fits(step: Launch, fixed: Set[str]) -> bool:
     """Whether a step is a product of few rows that lie along K, by a matrix."""
     kernel = step.kernel
-    if kernel.family != GEMM.name or kernel.triangle is not None or kernel.kept is not None:
+    if kernel.family != GEMM.name or not kernel.is_whole:
         return False
     contract, kinds = kernel.anchored(Contract), kernel.inputs
     tensors = [it for it in kinds if isinstance(it, TensorType)]

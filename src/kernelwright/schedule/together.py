@@ -96,7 +96,7 @@ def _key(launch: Launch) -> object:
 
 def _may_join(kernel: Kernel) -> bool:
     """Whether a kernel is a product of floats whose right factor is one for all batches."""
-    if kernel.family != GEMM.name or kernel.triangle is not None or kernel.kept is not None:
+    if kernel.family != GEMM.name or not kernel.is_whole:
         return False
     contract = kernel.anchored(Contract)
     found = roles(contract)

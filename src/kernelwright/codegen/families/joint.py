@@ -94,7 +94,7 @@ def _factor(product: JointProduct, at: int) -> str:
     """The input as a factor of (n, k)."""
     name = operand_name(at)
     is_turned = product.contract.rhs[0] == product.contract.lhs[-1]
-    return f"turned({name})" if is_turned else name
+    return f"permuted({name}, {{1, 0}})" if is_turned else name
 
 
 def _functor(kernel: Kernel, product: JointProduct, number: int, half: int) -> Functor:

@@ -25,6 +25,7 @@
 #include "dependent_launch.cuh"
 #include "joint_rows.cuh"
 #include "mma_16x8x16.cuh"
+#include "run.cuh"
 
 constexpr int JOINT_COLUMNS = 8;  // of a turn
 
@@ -491,25 +492,10 @@ inline JointLayout plain_layout(const Tensor& out) {
 
 // A tensor of which dimension `dim` is two: halves, and places in a half.
 inline Tensor in_halves(const Tensor& tensor, int dim) {
-  Tensor result = tensor;
-  result.rank = tensor.rank + 1;
-  for (int d = tensor.rank; d > dim; --d) {
-    result.sizes[d] = tensor.sizes[d - 1];
-    result.strides[d] = tensor.strides[d - 1];
-  }
+  Tensor result = unsqueezed(tensor, dim);
   result.sizes[dim] = 2;
   result.sizes[dim + 1] = tensor.sizes[dim] / 2;
-  result.strides[dim] = tensor.strides[dim] * (tensor.sizes[dim] / 2);
-  return result;
-}
-
-// A matrix with its dimensions in the other order.
-inline Tensor turned(const Tensor& matrix) {
-  Tensor result = matrix;
-  for (int d = 0; d < 2; ++d) {
-    result.sizes[d] = matrix.sizes[1 - d];
-    result.strides[d] = matrix.strides[1 - d];
-  }
+  result.strides[dim] = tensor.strides[dim] * result.sizes[dim + 1];
   return result;
 }
 

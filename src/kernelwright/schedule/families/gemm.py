@@ -130,7 +130,6 @@ def _cost(kernel: Kernel) -> Work:
     factor, anchor = kernel.inputs[0], kernel.anchored(Contract)
     assert isinstance(factor, TensorType)
     output, count = kernel.outputs[0], kernel.together
-    rounds = anchor.patches is not None and anchor.patches.rounds_from is not None
     products = count * round(
         contraction_flops(anchor, kernel.inputs, output) * kept_share(kernel.triangle, output)
     )
@@ -141,7 +140,7 @@ def _cost(kernel: Kernel) -> Work:
         flops=work_of(kernel) * count * results + products,
         products=products,
         # As convolutions have it (conv.py).
-        units=("fp16", "tf32") if rounds else PRODUCT_UNITS.get(factor.dtype, ()),
+        units=("fp16", "tf32") if anchor.may_round else PRODUCT_UNITS.get(factor.dtype, ()),
     )
 
 
