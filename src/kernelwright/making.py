@@ -1,7 +1,8 @@
 """A module in memory from capture to kernels: planned, tuned, built, timed, and mended by parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,10 +22,18 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.keeping import is_contradictory, is_slower, keep_if_faster, over_rounds
 from kernelwright.machine import Machine
-from kernelwright.module import OptimizedModule, capture_in_memory, library_of, module_of_plan
+from kernelwright.module import (
+    OptimizedModule,
+    arch_of_device,
+    capture_in_memory,
+    library_of,
+    module_of_plan,
+    units_of,
+)
 from kernelwright.pipeline import Keep, OptimizeOptions, Progress, Rest, Target
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.planning import Planned
+from kernelwright.toolchain.cuda import compiled_meanwhile
 from kernelwright.verify.verification import Event
 
 Clock = Callable[[OptimizedModule, Sequence[Any], dict[str, Any]], Measurement]
@@ -56,7 +65,7 @@ class Maker:
         planned = plan_graph(captured, self.machine, library)
         if self.options.rest is Rest.REFUSED:
             demand_nothing_left(planned.plan)
-        if self._tunes(planned.plan):
+        if self._can_measure(planned.plan):
             planned = self._with_guesses_measured(planned, captured)
         plan = self._tuned(planned.plan)
         fast = self._built(plan)
@@ -92,20 +101,25 @@ class Maker:
 
     def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Planned:
         self._say("compare", "calls that the model is not sure of")
-        seconds = pipeline.SHARE_OF_GUESSES * self.options.module_seconds
-        measure = measure_alone(seconds, _device())
+        alone = measure_alone(self.options.effort.guess_seconds, _device())
         library = self.options.library_to_use()
+
+        def measure(*guesses: Any) -> Mapping[str, str | None]:
+            # Most of the plan stays as it is, whatever is found.
+            with compiled_meanwhile(partial(units_of, planned.plan), arch_of_device()):
+                return alone(*guesses)
+
         try:
             return with_guesses_measured(planned, captured, self.machine, library, measure)
         except KeyboardInterrupt:  # As while kernels are tuned.
             return planned
 
-    def _tunes(self, plan: Plan) -> bool:
+    def _can_measure(self, plan: Plan) -> bool:
         options = self.options
         return options.target is not Target.CPU and bool(options.effort.variants and plan.kernels)
 
     def _tuned(self, plan: Plan) -> Plan:
-        if not self._tunes(plan):
+        if not self._can_measure(plan):
             return plan
         options = self.options
         return pipeline.tuned_plan(

@@ -226,6 +226,11 @@ def optimize_module(
     return module_of_plan(model, args, keywords, tune(planned.plan), on_unit)
 
 
+def units_of(plan: Plan) -> tuple[str, ...]:
+    """The texts that the kernels of a module with this plan are built from, side by side."""
+    return translation_units(program_of(plan))
+
+
 def module_of_plan(
     model: nn.Module,
     args: Sequence[Any],
@@ -247,7 +252,7 @@ def module_of_plan(
     )
     device = _device_of(args, keywords, plan.graph)
     if plan.kernels and device.type == "cuda":
-        _text_module(text.source, translation_units(program_of(plan)), on_unit)
+        _text_module(text.source, units_of(plan), on_unit)
     module = _equip(model, made, device)
     if not _runs(module, args, keywords):
         return module
@@ -364,11 +369,10 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
     files = sorted(path.parent.glob(f"*{_UNIT}"), key=lambda unit: int(unit.stem))
 
     def link(*, name: str, **_: Any) -> None:
-        major, minor = torch.cuda.get_device_capability()
-        arch = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
         units = [unit.read_text(encoding="utf-8") for unit in files]
         # The text loads what it finds here, and by itself: its symbols stay its own.
-        torch.ops.loaded_libraries.add(str(compile_together(units, name, arch, on_unit)))
+        built = compile_together(units, name, arch_of_device(), on_unit)
+        torch.ops.loaded_libraries.add(str(built))
 
     def library() -> Any:
         if build.cache_info().currsize:
@@ -384,6 +388,12 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
             return build()
 
     module._library = library  # type: ignore[attr-defined]
+
+
+def arch_of_device() -> str:
+    """The architecture that kernels are compiled for on the current CUDA device: "sm_90a"."""
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
 def _begin_pytorchs_libraries() -> None:

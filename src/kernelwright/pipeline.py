@@ -68,13 +68,15 @@ def tuned(
 def tuned_plan(
     plan: Plan, machine: Machine, effort: Effort, budget_seconds: float, progress: Progress
 ) -> Plan:
+    """The plan with the fastest configurations known, after so many seconds of timing others."""
     from kernelwright.tune.plans import best_known, tune_plan
 
     def on_trial(done: int, total: int, kernel: str) -> None:
         progress(Event(stage="tune", message=kernel, done=done, total=total))
 
     with Database(database_path()) as database:
-        tune_plan(plan, machine, effort, budget_seconds, database, on_trial)
+        if budget_seconds:
+            tune_plan(plan, machine, effort, budget_seconds, database, on_trial)
         return best_known(plan, machine, database)
 
 
@@ -273,7 +275,7 @@ def _mended(
     seconds = options.tuning_seconds
     if options.rest is Rest.REFUSED:
         return tuned(compiled, options.effort, seconds, progress), ""
-    measure = measure_alone(seconds * SHARE_OF_GUESSES, _device())
+    measure = measure_alone(options.effort.guess_seconds, _device())
     planned = with_guesses_measured(
         *(compiled.planned, compiled.captured, compiled.machine, compiled.library), measure
     )
@@ -284,8 +286,6 @@ def _mended(
     return better, kept
 
 
-SHARE_OF_GUESSES = 0.4
-"""Share of the seconds of tuning for calls that the model is not sure of."""
 _AGAIN_SECONDS = 5.0
 """Seconds of tuning for kernels that are new where others went back to PyTorch."""
 

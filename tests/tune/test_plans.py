@@ -136,7 +136,7 @@ def test_all_kernels_are_tuned_in_one_race(
     monkeypatch.setattr(plans, "compile_libraries", compile_all)
     monkeypatch.setattr(plans, "take_device", lambda device: None)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
-    quick = Effort(name="quick", variants=3, finalists=2, budget_seconds=9.0, module_seconds=9.0)
+    quick = replace(efforts.QUICK, variants=3)
     plans.tune_plan(plan, H200, quick, 20.0, database, lambda *it: told.append(it))
     first, second = (kernel.name for kernel in plan.kernels)
     (sources,) = compiled

@@ -11,7 +11,9 @@ whatever process, is not compiled again.
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 from kernelwright import env
 from kernelwright.errors import CompileError, KernelwrightError
@@ -133,6 +135,30 @@ def compile_together(
         _run(nvcc, [*flags, *files, "-o", f"{name}.so"], folder, "linked", key)
 
     return cached_build("linked", key, build) / f"{name}.so"
+
+
+@contextmanager
+def compiled_meanwhile(make: Callable[[], Sequence[str]], arch: str = "sm_90a") -> Iterator[None]:
+    """Inside, the texts of `make` are compiled in the background, for a later `compile_together`.
+
+    It says nothing of texts that do not compile: whoever needs them hears of it. At the end those
+    that have not begun never do.
+    """
+    ended = Event()
+
+    def run() -> None:
+        objects = _in_parallel(_compile_object, make(), None, arch)
+        with closing(objects):
+            for _ in objects:
+                if ended.is_set():
+                    return
+
+    thread = Thread(target=run, name="nvcc ahead", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _objects(texts: Sequence[str], arch: str) -> Iterator[tuple[int, Path | KernelwrightError]]:

@@ -48,6 +48,8 @@ SELECT config, seconds, samples, measured FROM timing
 WHERE kernel = ? AND sizes = ? AND card = ? AND compiler = ? ORDER BY seconds, config
 """
 
+_SELECT_CARD = "SELECT 1 FROM timing WHERE card = ? LIMIT 1"
+
 
 class TuningDatabaseError(KernelwrightError):
     """The tuning database cannot be read or written."""
@@ -155,6 +157,12 @@ class Database:
             )
             for config, seconds, samples, measured in records
         )
+
+    def knows(self, card: str) -> bool:
+        """Whether anything was measured on such a card."""
+        with self._errors_named():
+            found = self._connection.execute(_SELECT_CARD, (card,)).fetchone()
+        return found is not None
 
     def best(self, key: Key) -> Row | None:
         """The fastest Config known for this key."""

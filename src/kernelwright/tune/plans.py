@@ -122,6 +122,8 @@ def _by_rank(
 
 def best_known(plan: Plan, machine: Machine, database: Database) -> Plan:
     """The plan with the fastest configuration on record for each kernel."""
+    if not database.knows(machine.name):  # To name a kernel its text is written.
+        return plan
     configs: dict[str, Config] = {}
     for kernel in plan.kernels:
         row = database.best(key_of(plan, kernel, machine))
