@@ -318,7 +318,8 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     if config.feed.is_direct:
         # Keys of rows are cleared before, and become results after it.
         others = 0 if shape.kept is None else 2
-        return launches.product_seconds + others * launches.next_seconds
+        seconds = launches.product_seconds + others * launches.next_seconds
+        return seconds + _adding(shape, config, machine)
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
@@ -329,12 +330,17 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
         split -= elements_ahead(shape, config, machine)
         seconds += launches.next_seconds
     seconds = max(seconds + split * 8 / rates.split_bandwidth, rates.least_seconds)
-    if config.slices > 1 or config.feed is Feed.CONVERT:
+    if config.slices == 1 and config.feed is Feed.CONVERT:
         seconds += launches.next_seconds
-    if config.slices > 1:
-        partials = config.slices * shape.batches * shape.m * shape.n * 4
-        seconds += 2 * partials / machine.copy_bandwidth
-    return seconds
+    return seconds + _adding(shape, config, machine)
+
+
+def _adding(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Seconds of the kernel that adds slices, and of writing them for it."""
+    if config.slices == 1:
+        return 0.0
+    partials = config.slices * shape.batches * shape.m * shape.n * 4
+    return machine.launches.next_seconds + 2 * partials / machine.copy_bandwidth
 
 
 def thin_seconds(shape: ProductShape, config: ThinConfig, machine: Machine) -> float:

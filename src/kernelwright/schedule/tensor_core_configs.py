@@ -105,12 +105,19 @@ def _is_worth_turning(config: TensorCoreConfig, shape: ProductShape) -> bool:
 def _sliced(
     config: TensorCoreConfig, shape: ProductShape, machine: Machine
 ) -> Iterator[TensorCoreConfig]:
-    """The config with slices that fill the card once; only pairs have a kernel to add them."""
+    """The config with slices that fill the card once, and a kernel after it that adds them."""
     blocks = tensor_core_blocks(shape, config)
     slice_k = warpgroup_rates(machine).slice_k
     slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // slice_k)
-    if slices > 1 and not config.feed.is_direct:
+    if slices > 1 and (not config.feed.is_direct or _is_deep_convolution(config, shape)):
         yield replace(config, slices=slices)
+
+
+def _is_deep_convolution(config: TensorCoreConfig, shape: ProductShape) -> bool:
+    """Whether warpgroups that share a tile multiply a convolution by place, where what follows does
+    not ask for whole sums in the product itself."""
+    is_convolution = shape.taps > 1 or shape.rounds
+    return config.feed is Feed.DIRECT and is_convolution and shape.kept is None
 
 
 def _buffered(

@@ -48,6 +48,9 @@ class Layers(nn.Module):
         return self.last(z), y, z.mean((2, 3))
 
 
+assert H200.warpgroups is not None
+CUTTING = replace(H200, warpgroups=replace(H200.warpgroups, slice_k=64))
+"""A card that cuts small products, too."""
 DTYPE = getattr(torch, sys.argv[1])
 ROUNDS = torch.float32 == DTYPE
 
@@ -87,10 +90,12 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
         patch(found, lambda sizes, machine: measured),
         patch(known, lambda sizes, machine: 2 * math.prod(given[0].shape)),
     ):
-        plan = plan_graph(capture_module(module, given), H200, choices=chosen).plan
+        plan = plan_graph(capture_module(module, given), CUTTING, choices=chosen).plan
     assert not plan.left_to_pytorch
     anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
     assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 6
+    slices = [getattr(it.config, "slices", 1) for it in plan.kernels]
+    assert min(slices) == 1 and max(slices) > 2, slices
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, scale", plan).source, namespace)
     return namespace["ModelNew"].forward

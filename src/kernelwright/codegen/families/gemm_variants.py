@@ -136,7 +136,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         blocks=None,
         why_small="too small for the tensor cores",
         finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
-        adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,
+        adds_slices=config.slices > 1 and config.feed not in (Feed.CONVERT, Feed.INSIDE),
         layouts=Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else Layouts.CAPTURED,
     )
 

@@ -59,11 +59,13 @@ class SlicedSums {
 // out = epilogue of the slices' sums, if the pairs carried the factors; whether they did.
 template <class Problem>
 __device__ __forceinline__ bool sum_slices(const Problem& problem) {
-  // The scales are on their way while the guard is looked at.
-  int exponents[SCALES];
+  int exponents[SCALES] = {};
+  if (problem.rest.header != nullptr) {  // Only pairs have scales, and a guard.
+    // The scales are on their way while the guard is looked at.
 #pragma unroll
-  for (int i = 0; i < SCALES; ++i) exponents[i] = problem.rest.header->exponents[i];
-  if (!pairs_were_exact(problem.rest)) return false;
+    for (int i = 0; i < SCALES; ++i) exponents[i] = problem.rest.header->exponents[i];
+    if (!pairs_were_exact(problem.rest)) return false;
+  }
   const SlicedSums<Problem> slices(problem);
   for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
        run < slices.runs(); run += static_cast<int64_t>(gridDim.x) * blockDim.x) {
@@ -102,7 +104,7 @@ template <class Problem>
 __device__ __forceinline__ bool is_multiplied(const Problem& problem) {
   if constexpr (sizeof(compute_t<typename Problem::Factor>) == 4) {
     if (problem.rest.header != nullptr) {
-      if (ANY_SLICES && problem.rest.slices > 1) return sum_slices(problem);
+      if (ANY_SLICES && problem.rest.slices > 0) return sum_slices(problem);
       return pairs_were_exact(problem.rest);
     }
   }

@@ -169,6 +169,17 @@ class PatchSteps {
   __device__ __forceinline__ const PixelPlace& place() const { return place_; }
   __device__ __forceinline__ int tap() const { return tap_; }
 
+  // Where they begin, instead of at the first one.
+  __device__ __forceinline__ void begin_at(int step) {
+    const int chunks = (patches_.channels + CHANNELS - 1) / CHANNELS;
+    tap_ = step / chunks;
+    place_.channel = (step - tap_ * chunks) * CHANNELS;
+    const int down = tap_ / patches_.walk.taps[0];
+    across_ = tap_ - down * patches_.walk.taps[0];
+    place_.offset[0] += across_ * patches_.walk.dilation[0];
+    place_.offset[1] += down * patches_.walk.dilation[1];
+  }
+
   __device__ __forceinline__ void advance() {
     place_.channel += CHANNELS;
     if (place_.channel < patches_.channels) return;

@@ -20,7 +20,7 @@ struct GemmRest {
   const GemmHeader* header;
   int guard_words;
   int64_t small_elements;  // so many do no harm
-  // With more than one, the result is their sum.
+  // Where there are any, the result is their sum.
   [[maybe_unused]] int slices = 0;
   [[maybe_unused]] const float* partials = nullptr;  // [slice][batch][m][partial_pitch]
   [[maybe_unused]] int64_t partial_pitch = 0;
@@ -30,7 +30,7 @@ struct GemmRest {
 template <class Problem>
 unsigned blocks_of_rest(const Problem& problem, int64_t tiles, int threads, int64_t at_once) {
   int64_t all = tiles;
-  if (ANY_SLICES && problem.rest.slices > 1) {
+  if (ANY_SLICES && problem.rest.slices > 0) {
     // To add slices each thread has a few neighbours, however few the tiles are.
     const int64_t sums = problem.batches * problem.m * problem.rest.partial_pitch;
     const int64_t shares = (sums + 4 * threads - 1) / (4 * threads);

@@ -18,7 +18,7 @@
 //   Instruction   of wgmma_*.cuh: BLOCK_N is its N
 //   FEED          how the factors come
 //   STAGES, CLUSTER
-//   SLICES        K is cut into so many parts, which the last kernel adds in order
+//   SLICES        K is cut into so many parts at most, which the last kernel adds in order
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications
@@ -79,7 +79,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     int last;  // the stage that was read last, which is not released
     if constexpr (Tile::FEED == Feed::DIRECT) {
       const int own_warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
-      if constexpr (ANY_EXTRAS) {
+      if constexpr (ANY_EXTRAS && Config::SLICES == 1) {
         ask_for_direct<1, Tile::BLOCK_N>(p, work, work.row + own_warp * RowBuffer::ROWS);
       }
       last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);

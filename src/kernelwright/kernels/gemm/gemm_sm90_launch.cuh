@@ -95,12 +95,15 @@ struct Sm90Variant {
     }
     p.steps = steps(problem);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
+    // Without those that would have no step.
+    const int slices =
+        Config::SLICES > 1 ? (p.steps + p.steps_per_slice - 1) / p.steps_per_slice : 1;
     constexpr int BOX_M = Tile::BLOCK_M;
     constexpr int BOX_N = Tile::PLANES == 2 ? Tile::BLOCK_N : Tile::BLOCK_N / Tile::CLUSTER;
     if constexpr (Config::SLICES > 1) {
       p.partials = reinterpret_cast<float*>(rhs_planes + (SPLITS_BEFORE ? plane_bytes(rhs) : 0));
       p.partial_pitch = partial_pitch(problem);
-      p.problem.rest.slices = Config::SLICES;
+      p.problem.rest.slices = slices;
       p.problem.rest.partials = p.partials;
       p.problem.rest.partial_pitch = p.partial_pitch;
     }
@@ -117,9 +120,9 @@ struct Sm90Variant {
     const Tiles all = all_tiles<Tile>(problem);
     Sm90Cut cut = {all, {}};
     if constexpr (Tile::SPLITS_AHEAD) cut = find_cut<Config, Tile>(problem, lhs, rhs, at_once);
-    p.units = number_units<Tile>(problem, Config::SLICES, cut.first);
+    p.units = number_units<Tile>(problem, slices, cut.first);
     GemmRest& rest = p.problem.rest;
-    rest.header = p.header;
+    if constexpr (IS_PAIRS) rest.header = p.header;
     rest.small_elements = SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS);
     int& words = rest.guard_words;
     if constexpr (Tile::SPLITS_INSIDE) {
@@ -149,12 +152,12 @@ struct Sm90Variant {
         status = launch_units(p, at_once, stream);
         if (status != cudaSuccess) return status;
         p.splits_ahead = false;
-        p.units = number_units<Tile>(problem, Config::SLICES, cut.rest);
+        p.units = number_units<Tile>(problem, slices, cut.rest);
       }
     }
     if constexpr (Tile::FALLS_BACK) p.falls_back = true;
     status = launch_units(p, at_once, stream);
-    if constexpr (IS_PAIRS && (!Tile::FALLS_BACK || Config::SLICES > 1)) {
+    if constexpr (Config::SLICES > 1 || (IS_PAIRS && !Tile::FALLS_BACK)) {
       if (status != cudaSuccess) return status;
       return finishing.launch_rest(p.problem, stream, device.multiprocessors);
     } else {
@@ -171,8 +174,6 @@ struct Sm90Variant {
       : sizeof(typename Problem::Factor) == 4          ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
       : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-
-  static_assert(IS_PAIRS || Config::SLICES == 1, "only pairs have a kernel that adds slices");
 
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();

@@ -97,6 +97,7 @@ __device__ __forceinline__ void fetch_patches(const Sm90Parameters<Problem>& p,
                                               Ring<Tile::STAGES>& ring) {
   const auto first = static_cast<int>(work.batch * p.problem.m + work.row);
   PatchSteps<Tile::BLOCK_K> walk(p.problem.patches, first);
+  if constexpr (Config::SLICES > 1) walk.begin_at(work.first_step);
   for (int step = 0; step < work.steps; ++step) {
     wait(shared.empty + ring.stage, ring.phase ^ 1);
     Barrier* const full = shared.full + ring.stage;
