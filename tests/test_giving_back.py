@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import kernelwright as kw
-from kernelwright import giving_back, pipeline
+from kernelwright import giving_back, making, pipeline
 from kernelwright.api import optimize_in_memory
 from kernelwright.bench.measurement import Interval, Measurement, Series, Speedup, not_measured
 from kernelwright.bench.timing import Samples
@@ -20,11 +20,11 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200, Machine
 from kernelwright.module import OptimizedModule, capture_in_memory
-from kernelwright.pipeline import OptimizeOptions, without_slower
+from kernelwright.pipeline import Keep, OptimizeOptions, Target, without_slower
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.tune import parts
-from kernelwright.tune.effort import Effort
+from kernelwright.tune.effort import Effort, effort
 from kernelwright.tune.parts import CallTimer, Part, decided, kind_of, parts_of, sentence
 
 
@@ -212,6 +212,30 @@ def test_a_card_decides_what_the_model_is_not_sure_of() -> None:
     assert [step.why for step in asked.plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
     nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: {})
     assert nothing is planned
+
+
+def test_a_module_is_tuned_for_as_long_as_it_is_asked_for(
+    net: Net, arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def tuned(
+        plan: Plan, machine: Machine, effort: Effort, seconds: float, progress: object
+    ) -> Plan:
+        asked.append(seconds)
+        return plan
+
+    monkeypatch.setattr(pipeline, "tuned_plan", tuned)
+    monkeypatch.setattr(making, "_device", lambda: torch.device("cpu"))
+    quick = OptimizeOptions(target=Target.CUDA, keep=Keep.ALL)
+    for options in (
+        quick,
+        replace(quick, budget_seconds=7.0),
+        replace(quick, effort=effort("full")),
+        replace(quick, effort=effort("none"), budget_seconds=7.0),
+    ):
+        optimize_in_memory(net, arguments, None, options, lambda event: None)
+    assert asked == [0.0, 7.0, 600.0]
 
 
 # --- A file ------------------------------------------------------------------------------------

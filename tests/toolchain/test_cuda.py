@@ -3,6 +3,7 @@
 import ctypes
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -14,6 +15,7 @@ from kernelwright.toolchain.cuda import (
     compile_libraries,
     compile_library,
     compile_together,
+    compiled_meanwhile,
 )
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
@@ -122,6 +124,27 @@ def test_stops_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [index for index, _ in outcomes] in ([], [0])
     time.sleep(0.4)
     assert len(started) <= 2, "went on compiling after the caller had what it wanted"
+
+
+def test_texts_are_compiled_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    first = Event()
+
+    def compile_object(text: str, arch: str) -> Path:
+        begun.append(text)
+        first.set()
+        if text == "bad":
+            raise CompileError("nvcc: no")
+        time.sleep(0.1)
+        return Path(text)
+
+    monkeypatch.setenv("KERNELWRIGHT_THREADS", "1")
+    monkeypatch.setattr(cuda, "_compile_object", compile_object)
+    with compiled_meanwhile(lambda: ["bad", *map(str, range(20))]):
+        assert first.wait(timeout=30)
+    at_the_end = len(begun)
+    time.sleep(0.4)
+    assert len(begun) <= at_the_end + 1 < 20, "went on after the end"
 
 
 def test_no_nvcc_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

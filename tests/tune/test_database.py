@@ -24,8 +24,9 @@ def _row(tile: int, seconds: float, key: Key = _KEY) -> Row:
 def test_what_was_added_comes_back_fastest_first(tmp_path: Path) -> None:
     rows = (_row(64, 2e-3), _row(128, 1e-3), _row(32, 3e-3))
     with Database(tmp_path / "db") as database:
-        assert database.best(_KEY) is None
+        assert database.best(_KEY) is None and not database.knows(_KEY.card)
         database.add(rows)
+        assert database.knows(_KEY.card) and not database.knows("NVIDIA A100")
         assert database.rows(_KEY) == (rows[1], rows[0], rows[2])
     with Database(tmp_path / "db") as database:
         assert database.best(_KEY) == rows[1]

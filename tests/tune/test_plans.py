@@ -18,7 +18,7 @@ from kernelwright.schedule import ranked_configs
 from kernelwright.toolchain.compilers import Tool
 from kernelwright.tune import plans
 from kernelwright.tune.database import Database, Row
-from kernelwright.tune.effort import Effort
+from kernelwright.tune.effort import QUICK
 from kernelwright.tune.tuner import Timing, Variant
 
 MATMUL = Path(__file__).parents[2] / "examples" / "matmul.py"
@@ -49,6 +49,13 @@ def record(database: Database, compiled: Compiled, config: Config, seconds: floa
 def candidates(compiled: Compiled) -> tuple[Config, ...]:
     (kernel,) = compiled.plan.kernels
     return ranked_configs(kernel, compiled.machine)
+
+
+def test_nothing_is_looked_up_where_nothing_was_measured(
+    database: Database, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "key_of", lambda *it: pytest.fail("a text was written for its name"))
+    assert plans.best_known(compiled.plan, compiled.machine, database) is compiled.plan
 
 
 def test_the_fastest_on_record_is_used(database: Database, compiled: Compiled) -> None:
@@ -136,7 +143,7 @@ def test_all_kernels_are_tuned_in_one_race(
     monkeypatch.setattr(plans, "compile_libraries", compile_all)
     monkeypatch.setattr(plans, "take_device", lambda device: None)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
-    quick = replace(efforts.QUICK, variants=3)
+    quick = replace(QUICK, variants=3)
     plans.tune_plan(plan, H200, quick, 20.0, database, lambda *it: told.append(it))
     first, second = (kernel.name for kernel in plan.kernels)
     (sources,) = compiled

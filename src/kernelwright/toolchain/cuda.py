@@ -11,9 +11,8 @@ whatever process, is not compiled again.
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 
 from kernelwright import env
 from kernelwright.errors import CompileError, KernelwrightError
@@ -141,24 +140,14 @@ def compile_together(
 def compiled_meanwhile(make: Callable[[], Sequence[str]], arch: str = "sm_90a") -> Iterator[None]:
     """Inside, the texts of `make` are compiled in the background, for a later `compile_together`.
 
-    It says nothing of texts that do not compile: whoever needs them hears of it. At the end those
-    that have not begun never do.
+    Those that do not compile are left for it to tell. At the end no other ones begin.
     """
-    ended = Event()
-
-    def run() -> None:
-        objects = _in_parallel(_compile_object, make(), None, arch)
-        with closing(objects):
-            for _ in objects:
-                if ended.is_set():
-                    return
-
-    thread = Thread(target=run, name="nvcc ahead", daemon=True)
-    thread.start()
+    pool = ThreadPoolExecutor(max_workers=env.usable_cores(), thread_name_prefix="nvcc ahead")
+    pool.submit(lambda: [pool.submit(_compile_object, text, arch) for text in make()])
     try:
         yield
     finally:
-        ended.set()
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _objects(texts: Sequence[str], arch: str) -> Iterator[tuple[int, Path | KernelwrightError]]:
