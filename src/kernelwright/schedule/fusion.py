@@ -54,6 +54,7 @@ from kernelwright.schedule.conv_or_library import (
     shared_out,
     with_ours,
 )
+from kernelwright.schedule.copies_together import with_copies_together
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
 from kernelwright.schedule.families.family import Family, Free, Grow, Launcher, Unit
@@ -144,6 +145,7 @@ def schedule_lowered(
     made = with_kept_extremes(graph, made, machine)
     made = with_joint_products(graph, made, machine)
     made = with_products_together(graph, made, machine, together)
+    made = with_copies_together(graph, made)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []

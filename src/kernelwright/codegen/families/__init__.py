@@ -2,6 +2,7 @@
 
 from kernelwright.codegen.families.attention import ATTENTION
 from kernelwright.codegen.families.conv import CONV
+from kernelwright.codegen.families.copies import COPIES
 from kernelwright.codegen.families.gather import GATHER
 from kernelwright.codegen.families.gemm import GEMM
 from kernelwright.codegen.families.joint import JOINT
@@ -17,6 +18,7 @@ from kernelwright.ir.plan import Kernel
 WRITERS: dict[str, Writer] = {
     "attention": ATTENTION,
     "conv": CONV,
+    "copies": COPIES,
     "gather": GATHER,
     "gemm": GEMM,
     "joint": JOINT,

@@ -3,6 +3,7 @@
 from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.families.attention import ATTENTION
 from kernelwright.schedule.families.conv import CONV
+from kernelwright.schedule.families.copies import COPIES
 from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gather import GATHER
 from kernelwright.schedule.families.gemm import GEMM
@@ -28,6 +29,7 @@ FAMILIES: dict[str, Family] = {
         CONV,
         GATHER,
         POINTWISE,
+        COPIES,
     )
 }
 """By name, in the order in which they take nodes of a graph."""
