@@ -94,6 +94,8 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     assert not plan.left_to_pytorch
     anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
     assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 6
+    (copies,) = (it for it in plan.kernels if it.family == "copies")
+    assert len(copies.outputs) == 4, copies.outputs
     slices = [getattr(it.config, "slices", 1) for it in plan.kernels]
     assert min(slices) == 1 and max(slices) > 2, slices
     namespace: dict[str, Any] = {}
@@ -150,6 +152,13 @@ def main() -> None:
             found[name] = errors(forward, module, values, rounds=rounds)
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             found["no TF32"] = errors(forward, module, given, rounds=False)
+        # Filters that lie as the products want them, and others that lie in no order of these.
+        module.to(memory_format=torch.channels_last)
+        weight = module.wide.weight
+        module.wide.weight = nn.Parameter(
+            weight.permute(2, 0, 3, 1).contiguous().permute(1, 3, 0, 2)
+        )
+        found["other filters"] = errors(forward, module, given, rounds=ROUNDS)
     print(json.dumps({"errors": found, "findings": [str(it) for it in session.findings]}))
 
 

@@ -1,6 +1,7 @@
 """Copies of many tensors in one launch: kernels made of those of the pointwise family."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from kernelwright.ir.configs import Config, PointwiseConfig
 from kernelwright.ir.expr import Operand
@@ -23,6 +24,8 @@ MOST_COPIES = 40
 """Copies of a launch: their descriptions are its parameters, of which there are 4 KB."""
 _RANK = 4
 """Dimensions of what is copied: `DenseCopy::RANK`."""
+_MOST_PLACES = 128
+"""Places of a filter that a block turns in one run; larger maps are a kernel's own work."""
 _CONFIGS = (
     PointwiseConfig(threads=128, width=1, unroll=4),
     PointwiseConfig(threads=256, width=1, unroll=4),
@@ -40,6 +43,8 @@ def is_copy(kernel: Kernel) -> bool:
         and source.is_transposed
         and kernel.epilogue == Operand(0, source.dtype)
         and kernel.output.dtype is source.dtype
+        and all(dim.is_static for dim in source.shape)
+        and prod(dim.hint for dim in kernel.output.shape[1:-1]) <= _MOST_PLACES
     )
 
 
