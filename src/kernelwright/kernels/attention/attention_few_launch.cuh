@@ -40,16 +40,28 @@ struct AttentionFewVariant {
            p.width <= Tile::PADDED;
   }
 
-  // Parts of the keys, of two steps or more, for which rounds of blocks are shortest.
+  // Blocks that run at one time, in clusters of `splits`: each of one group of multiprocessors.
+  static int64_t blocks_at_once(int splits) {
+    constexpr int GROUP = 16;
+    const int multiprocessors = attention_multiprocessors();
+    if (splits == 1 || multiprocessors < GROUP) return int64_t{Tile::BLOCKS} * multiprocessors;
+    return int64_t{multiprocessors / GROUP} * (Tile::BLOCKS * GROUP / splits) * splits;
+  }
+
+  static int steps_each(int64_t steps, int splits) {
+    return static_cast<int>((steps + splits - 1) / splits);
+  }
+
+  // Parts of the keys for which rounds of blocks are shortest.
   static int splits_of(int64_t heads, int64_t steps) {
-    const int64_t at_once = int64_t{Tile::BLOCKS} * attention_multiprocessors();
     int best = 1;
-    double least = 0;
+    int64_t least = 0;
     for (int splits = 1; splits <= Tile::MOST_SPLITS; ++splits) {
-      if (splits > 1 && steps < 2 * splits) break;
-      const int64_t rounds = (heads * splits + at_once - 1) / at_once;
-      const int64_t each = (steps + splits - 1) / splits;
-      const double time = static_cast<double>(rounds) * (static_cast<double>(each) + 1);
+      const int each = steps_each(steps, splits);
+      const bool fits = Tile::shared_bytes(each, splits) <= Tile::MOST_BYTES;
+      if (splits > 1 && (steps < splits || !fits)) continue;
+      const int64_t at_once = blocks_at_once(splits);
+      const int64_t time = (heads * splits + at_once - 1) / at_once * (each + 1);
       if (splits == 1 || time < least) {
         best = splits;
         least = time;
@@ -69,13 +81,15 @@ struct AttentionFewVariant {
     const int64_t heads = int64_t{problem.batches} * (problem.heads / p.group);
     const int64_t steps = (int64_t{problem.keys} + Tile::STEP - 1) / Tile::STEP;
     p.splits = splits_of(heads, steps);
-    p.keys_each = static_cast<int>((steps + p.splits - 1) / p.splits * Tile::STEP);
+    const int each = steps_each(steps, p.splits);
+    p.keys_each = each * Tile::STEP;
+    p.room_bytes = Tile::room_bytes(each);
     const cudaError_t status = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(few), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (status != cudaSuccess) return status;
     const int64_t blocks = heads * p.splits;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
     return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS, stream, p,
-                            Tile::shared_bytes(p.splits), p.splits);
+                            Tile::shared_bytes(each, p.splits), p.splits);
   }
 };
