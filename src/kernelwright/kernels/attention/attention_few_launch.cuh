@@ -40,32 +40,37 @@ struct AttentionFewVariant {
            p.width <= Tile::PADDED;
   }
 
-  // Blocks that run at one time, in clusters of `splits`: each of one group of multiprocessors.
-  static int64_t blocks_at_once(int splits) {
-    constexpr int GROUP = 16;
-    const int multiprocessors = attention_multiprocessors();
-    if (splits == 1 || multiprocessors < GROUP) return int64_t{Tile::BLOCKS} * multiprocessors;
-    return int64_t{multiprocessors / GROUP} * (Tile::BLOCKS * GROUP / splits) * splits;
-  }
-
   static int steps_each(int64_t steps, int splits) {
     return static_cast<int>((steps + splits - 1) / splits);
   }
 
-  // Parts of the keys for which rounds of blocks are shortest.
+  // Rounds of blocks, in steps of a multiprocessor that memory keeps busy. The blocks of a cluster
+  // are of one group of multiprocessors.
+  static int64_t time_of(int64_t heads, int each, int splits, int64_t multiprocessors) {
+    constexpr int64_t GROUP = 16, BESIDES = 2;  // steps that a round takes to begin and to end
+    const int64_t blocks = heads * splits;
+    const int64_t fitting = Tile::MOST_BYTES / Tile::shared_bytes(each, splits);
+    const int64_t most = fitting < Tile::BLOCKS ? fitting : Tile::BLOCKS;
+    const int64_t groups = multiprocessors / GROUP;
+    const int64_t at_once = splits > 1 && groups > 0 ? groups * (most * GROUP / splits) * splits
+                                                     : most * multiprocessors;
+    const int64_t busy = (blocks + multiprocessors - 1) / multiprocessors;
+    const int64_t rounds = (blocks + at_once - 1) / at_once;
+    return rounds * (each * (busy < most ? busy : most) + BESIDES);
+  }
+
+  // Parts of the keys for which that is shortest.
   static int splits_of(int64_t heads, int64_t steps) {
+    const int multiprocessors = attention_multiprocessors();
     int best = 1;
-    int64_t least = 0;
-    for (int splits = 1; splits <= Tile::MOST_SPLITS; ++splits) {
+    int64_t least = time_of(heads, static_cast<int>(steps), 1, multiprocessors);
+    for (int splits = 2; splits <= Tile::MOST_SPLITS && splits <= steps; ++splits) {
       const int each = steps_each(steps, splits);
-      const bool fits = Tile::shared_bytes(each, splits) <= Tile::MOST_BYTES;
-      if (splits > 1 && (steps < splits || !fits)) continue;
-      const int64_t at_once = blocks_at_once(splits);
-      const int64_t time = (heads * splits + at_once - 1) / at_once * (each + 1);
-      if (splits == 1 || time < least) {
-        best = splits;
-        least = time;
-      }
+      if (Tile::shared_bytes(each, splits) > Tile::MOST_BYTES) continue;
+      const int64_t time = time_of(heads, each, splits, multiprocessors);
+      if (time >= least) continue;
+      best = splits;
+      least = time;
     }
     return best;
   }

@@ -21,15 +21,15 @@ struct FewProductsTile {
       32 * DEPTH_BLOCKS > 64 * WIDTH_BLOCKS ? 32 * DEPTH_BLOCKS : 64 * WIDTH_BLOCKS;
   static constexpr int PADDED = 64 * WIDTH_BLOCKS;       // columns of a row's sums
   static constexpr int GROUPS = (WIDTH_BLOCKS + 1) / 2;  // of 16 columns of a product
-  // A block has a multiprocessor to itself; narrow rows leave registers for more warps.
-  static constexpr int BLOCKS = 1, WARPS = DEPTH_BLOCKS <= 2 && WIDTH_BLOCKS == 1 ? 16 : 8;
-  static constexpr int KEYS = 16, THREADS = 32 * WARPS, STEP = WARPS * KEYS;
+  static constexpr int KEYS = 16, WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS;
+  // Of a multiprocessor by registers; a whole ring leaves room for one.
+  static constexpr int BLOCKS = DEPTH_BLOCKS <= 2 && WIDTH_BLOCKS == 1 ? 2 : 1;
 
   // Runs of 16 bytes that a thread has of a step, and steps under way.
   static constexpr int KEY_RUNS = 2 * DEPTH_BLOCKS, RUNS = KEY_RUNS + 4 * WIDTH_BLOCKS;
   static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = 192 << 10;
   static constexpr int FITTING = ROOM / STAGE_BYTES;
-  static constexpr int STAGES = FITTING > 3 ? 3 : FITTING;
+  static constexpr int STAGES = FITTING > 6 ? 6 : FITTING;
   static constexpr int LEAD = STAGES * STEP;  // keys that come as soon as they may be read
   static constexpr int ASKED = LEAD;
 
