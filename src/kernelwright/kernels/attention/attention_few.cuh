@@ -99,7 +99,8 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * States::QUADS; i += Tile::THREADS) {
     const int row = i / States::QUADS, quad = i % States::QUADS;
-    send_to_rank(parts.of(split, row) + quad, 0, own.together(row, quad, Tile::WARPS), &have_come);
+    store_quad_at_rank(parts.of(split, row) + quad, 0, own.together(row, quad, Tile::WARPS),
+                       &have_come);
   }
   if (split != 0) return;
   wait(&have_come, 0);

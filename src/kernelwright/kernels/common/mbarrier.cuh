@@ -78,8 +78,8 @@ __device__ __forceinline__ void store_word_at_rank(uint32_t* shared, int rank, u
 
 // The same of four words, asynchronously: their bytes arrive at a barrier of that block, at the
 // place of `barrier`. The block that sends may end.
-__device__ __forceinline__ void send_to_rank(float4* shared, int rank, const float4& words,
-                                             Barrier* barrier) {
+__device__ __forceinline__ void store_quad_at_rank(float4* shared, int rank, const float4& words,
+                                                   Barrier* barrier) {
   asm volatile(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
       "[%5];" ::"r"(address_at_rank(shared_address(shared), rank)),
