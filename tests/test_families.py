@@ -123,7 +123,7 @@ def test_product_on_the_emulator(
 @pytest.mark.parametrize(
     ("config", "dtype"),
     [
-        (FewConfig(groups=1, loads=4, warps=8), "bfloat16"),
+        (FewConfig(groups=1, loads=6, warps=16), "bfloat16"),
         (FewConfig(groups=4, loads=2, warps=2), "float16"),
         (TensorCoreConfig(block_n=192, feed=Feed.DIRECT, stages=3, cluster=1), "bfloat16"),
     ],

@@ -85,6 +85,7 @@ _CONFIGS = (
     Config(depth=256, width=256, stages=1, few=1, consumers=1),
     Config(masking="ADD", block_n=128, weighing="RELU"),
     Config(dtype="bfloat16", masking="KEEP", weighing="RELU"),
+    Config(dtype="bfloat16", few=4, consumers=1),
 )
 
 
@@ -150,6 +151,9 @@ _CASES = (
     _case(17, rows=20, mask="keep empty", how="signed"),
     _case(12, batch=4, rows=1, keys=80, mask="add in turns"),
     *(_case(config, rows=2, keys=100, mask="add empty least") for config in (2, 12)),
+    # More steps than a ring has; keys that lie apart, and fewer columns than a line has.
+    _case(18, batch=2, rows=1, keys=1100, heads=16, kv_heads=4, how="signed"),
+    _case(18, rows=1, keys=300, heads=8, kv_heads=2, depth=40, width=24, laid_out="heads inside"),
 )  # fmt: skip
 
 # Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.

@@ -76,6 +76,7 @@ _PLAIN = {
     "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
     "cp.async.bulk": "::kwemu::ptx::send_shared({all})",
     "cp.async.bulk.global": "::kwemu::ptx::copy_bulk({all})",
+    "cp.async.bulk.prefetch.L2": "::kwemu::ptx::prefetch_bulk({all})",
     "cp.async.bulk.bulk_group": "::kwemu::ptx::store_bulk({all})",
     "cp.async.bulk.commit_group": "kwemu_commit_stores()",
     "cp.async.bulk.wait_group": "kwemu_wait_stores({0})",

@@ -12,6 +12,7 @@ _CONFIGS = (
     # groups of columns, runs of K under way, warps
     (1, 4, 8),
     (1, 4, 16),
+    (1, 6, 16),
     (1, 4, 4),
     (2, 4, 4),
     (4, 4, 4),

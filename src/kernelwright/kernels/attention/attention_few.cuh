@@ -19,67 +19,57 @@ using FewWork =
 template <class Config>
 struct FewTile : FewWork<Config>::Tile {
   using Base = typename FewWork<Config>::Tile;
-  static constexpr int MOST_SPLITS = 16;
+  static constexpr int MOST_SPLITS = 16, MOST_BYTES = 226 << 10;
 
-  // Keys and values under way, and where these were, states.
-  static constexpr int shared_bytes(int splits) {
-    const int states =
-        (Base::WARPS + splits) * Base::ROWS * Base::STATE * static_cast<int>(sizeof(float));
-    return states > Base::RING_BYTES ? states : Base::RING_BYTES;
+  // Keys and values under way, and where these were, states of warps; and those of blocks.
+  static constexpr int room_bytes(int stages) {
+    const int ring = (stages < Base::STAGES ? stages : Base::STAGES) * Base::STAGE_BYTES;
+    const int states = FewStates<Base>::bytes(Base::WARPS);
+    return ring > states ? ring : states;
+  }
+  static constexpr int shared_bytes(int stages, int splits) {
+    return room_bytes(stages) + FewStates<Base>::bytes(splits);
   }
 };
 
-// Element `place` of a row's state, of `count` states together.
+// Results of a block's rows, of `count` states each.
 template <class Config>
-__device__ __forceinline__ float few_together(const float* states, int count, int row, int place,
-                                              float most) {
-  using Tile = FewTile<Config>;
-  float sum = 0;
-  for (int i = 0; i < count; ++i) {
-    const float* const state = states + (i * Tile::ROWS + row) * Tile::STATE;
-    sum = fmaf(state[place], exp2f(state[Tile::PADDED + 1] - FewTotals::origin(most)), sum);
-  }
-  return sum;
-}
-template <class Config>
-__device__ __forceinline__ float few_most(const float* states, int count, int row) {
-  using Tile = FewTile<Config>;
-  float most = -INFINITY;
-  for (int i = 0; i < count; ++i) {
-    most = fmaxf(most, states[(i * Tile::ROWS + row) * Tile::STATE + Tile::PADDED + 1]);
-  }
-  return most;
-}
-
-template <class Config>
-__device__ __forceinline__ void store_few(const FewWork<Config>& rows, const float* states,
+__device__ __forceinline__ void store_few(const FewWork<Config>& rows,
+                                          FewStates<typename FewTile<Config>::Base> states,
                                           int count) {
   using Tile = FewTile<Config>;
   const AttentionProblem& problem = rows.p.problem;
-  for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * Tile::PADDED; i += Tile::THREADS) {
-    const int row = i / Tile::PADDED, column = i % Tile::PADDED;
-    if (!rows.is_there(row) || column >= problem.width) continue;
-    const float most = few_most<Config>(states, count, row);
-    const float total = few_together<Config>(states, count, row, Tile::PADDED, most);
-    const float sum = few_together<Config>(states, count, row, column, most);
+  const int64_t* const strides = problem.result_strides;
+  auto* const result =
+      static_cast<typename Config::Element*>(problem.result) + rows.batch * strides[0];
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * Tile::PADDED / 4;
+       i += Tile::THREADS) {
+    const int row = i / (Tile::PADDED / 4), quad = i % (Tile::PADDED / 4);
+    if (!rows.is_there(row)) continue;
+    const float4 sum = states.together(row, quad, count);
+    const float total = states.together(row, states.QUADS - 1, count).x;
     const bool is_zero = problem.keys == 0 || (Config::EMPTY_IS_ZERO && total == 0);
-    const int64_t* const strides = problem.result_strides;
-    static_cast<typename Config::Element*>(
-        problem.result)[rows.batch * strides[0] + rows.head_of(row) * strides[1] +
-                        rows.row_of(row) * strides[2] + column * strides[3]] =
-        attention_element<typename Config::Element>(is_zero ? 0.0f : sum / total);
+    const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
+    auto* const to = result + rows.head_of(row) * strides[1] + rows.row_of(row) * strides[2];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      if (4 * quad + c >= problem.width) continue;
+      to[(4 * quad + c) * strides[3]] =
+          attention_element<typename Config::Element>(is_zero ? 0.0f : sums[c] / total);
+    }
   }
 }
 
-// The body of a kernel of THREADS threads and shared_bytes(splits) of dynamic shared memory, in
-// clusters of `splits` blocks.
+// The body of a kernel of THREADS threads and shared_bytes(stages, splits) of dynamic shared
+// memory, in clusters of `splits` blocks.
 template <class Config>
 __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   using Tile = FewTile<Config>;
+  using States = FewStates<typename Tile::Base>;
   extern __shared__ __align__(16) unsigned char attention_few_memory[];
-  auto* const states = reinterpret_cast<float*>(attention_few_memory);
-  auto* const parts = states + Tile::WARPS * Tile::ROWS * Tile::STATE;  // of the cluster's blocks
+  __shared__ Barrier have_come;  // the states of all blocks, at the first
   const int number = static_cast<int>(blockIdx.x) / p.splits;
   const int split = static_cast<int>(blockIdx.x) % p.splits;
   const int groups = p.problem.heads / p.group;
@@ -87,30 +77,33 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
   rows.take_room(attention_few_memory);
   const int first = split * p.keys_each;
   const int end = min(first + p.keys_each, p.problem.keys);
-  rows.ask_for(first, first + min(end - first, Tile::ASKED), Tile::THREADS);
+  rows.ask_for(first, min(end - first, Tile::ASKED), Tile::THREADS);
+  if (split == 0 && threadIdx.x == 0) {
+    init_barrier(&have_come, 1);
+    fence_barrier_init();
+    arrive_expecting(&have_come, States::bytes(p.splits));
+  }
+  arrive_at_cluster();
   wait_for_previous_kernel();
-  rows.begin(first, end);
-  for (int key = first; key < end; key += Tile::STEP) rows.step(key, end);
+  rows.begin(first);
+#pragma unroll 1
+  for (int key = first - Tile::LEAD; key < end; key += Tile::STEP) rows.step(key, first, end);
   let_next_kernel_start();
   rows.join();
-  if constexpr (Tile::RING_BYTES > 0) __syncthreads();  // all have read what was under way
-  rows.leave(states + static_cast<int>(threadIdx.x) / 32 * Tile::ROWS * Tile::STATE);
+  if constexpr (Tile::LEAD > 0) __syncthreads();  // all have read what was under way
+  const States own{reinterpret_cast<float4*>(attention_few_memory)};
+  rows.leave(own);
   __syncthreads();
-  if (p.splits == 1) {
-    store_few<Config>(rows, states, Tile::WARPS);
-    return;
+  const States parts{reinterpret_cast<float4*>(attention_few_memory + p.room_bytes)};
+  wait_for_cluster();  // all blocks have begun
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * States::QUADS; i += Tile::THREADS) {
+    const int row = i / States::QUADS, quad = i % States::QUADS;
+    store_quad_at_rank(parts.of(split, row) + quad, 0, own.together(row, quad, Tile::WARPS),
+                       &have_come);
   }
-  sync_cluster();  // all have begun
-  for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * Tile::STATE; i += Tile::THREADS) {
-    const int row = i / Tile::STATE, place = i % Tile::STATE;
-    const float most = few_most<Config>(states, Tile::WARPS, row);
-    const float value =
-        place > Tile::PADDED ? most : few_together<Config>(states, Tile::WARPS, row, place, most);
-    store_word_at_rank(
-        reinterpret_cast<uint32_t*>(parts + (split * Tile::ROWS + row) * Tile::STATE + place), 0,
-        __float_as_uint(value));
-  }
-  sync_cluster();
-  if (split == 0) store_few<Config>(rows, parts, p.splits);
+  if (split != 0) return;
+  wait(&have_come, 0);
+  store_few<Config>(rows, parts, p.splits);
 #endif
 }

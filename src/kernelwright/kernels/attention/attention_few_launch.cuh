@@ -40,20 +40,37 @@ struct AttentionFewVariant {
            p.width <= Tile::PADDED;
   }
 
-  // Parts of the keys, of two steps or more, for which rounds of blocks are shortest.
+  static int steps_each(int64_t steps, int splits) {
+    return static_cast<int>((steps + splits - 1) / splits);
+  }
+
+  // Rounds of blocks, in steps of a multiprocessor that memory keeps busy. The blocks of a cluster
+  // are of one group of multiprocessors.
+  static int64_t time_of(int64_t heads, int each, int splits, int64_t multiprocessors) {
+    constexpr int64_t GROUP = 16, BESIDES = 2;  // steps that a round takes to begin and to end
+    const int64_t blocks = heads * splits;
+    const int64_t fitting = Tile::MOST_BYTES / Tile::shared_bytes(each, splits);
+    const int64_t most = fitting < Tile::BLOCKS ? fitting : Tile::BLOCKS;
+    const int64_t groups = multiprocessors / GROUP;
+    const int64_t at_once = splits > 1 && groups > 0 ? groups * (most * GROUP / splits) * splits
+                                                     : most * multiprocessors;
+    const int64_t busy = (blocks + multiprocessors - 1) / multiprocessors;
+    const int64_t rounds = (blocks + at_once - 1) / at_once;
+    return rounds * (each * (busy < most ? busy : most) + BESIDES);
+  }
+
+  // Parts of the keys for which that is shortest.
   static int splits_of(int64_t heads, int64_t steps) {
-    const int64_t at_once = int64_t{Tile::BLOCKS} * attention_multiprocessors();
+    const int multiprocessors = attention_multiprocessors();
     int best = 1;
-    double least = 0;
-    for (int splits = 1; splits <= Tile::MOST_SPLITS; ++splits) {
-      if (splits > 1 && steps < 2 * splits) break;
-      const int64_t rounds = (heads * splits + at_once - 1) / at_once;
-      const int64_t each = (steps + splits - 1) / splits;
-      const double time = static_cast<double>(rounds) * (static_cast<double>(each) + 1);
-      if (splits == 1 || time < least) {
-        best = splits;
-        least = time;
-      }
+    int64_t least = time_of(heads, static_cast<int>(steps), 1, multiprocessors);
+    for (int splits = 2; splits <= Tile::MOST_SPLITS && splits <= steps; ++splits) {
+      const int each = steps_each(steps, splits);
+      if (Tile::shared_bytes(each, splits) > Tile::MOST_BYTES) continue;
+      const int64_t time = time_of(heads, each, splits, multiprocessors);
+      if (time >= least) continue;
+      best = splits;
+      least = time;
     }
     return best;
   }
@@ -69,13 +86,15 @@ struct AttentionFewVariant {
     const int64_t heads = int64_t{problem.batches} * (problem.heads / p.group);
     const int64_t steps = (int64_t{problem.keys} + Tile::STEP - 1) / Tile::STEP;
     p.splits = splits_of(heads, steps);
-    p.keys_each = static_cast<int>((steps + p.splits - 1) / p.splits * Tile::STEP);
+    const int each = steps_each(steps, p.splits);
+    p.keys_each = each * Tile::STEP;
+    p.room_bytes = Tile::room_bytes(each);
     const cudaError_t status = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(few), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (status != cudaSuccess) return status;
     const int64_t blocks = heads * p.splits;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
     return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS, stream, p,
-                            Tile::shared_bytes(p.splits), p.splits);
+                            Tile::shared_bytes(each, p.splits), p.splits);
   }
 };

@@ -3,6 +3,7 @@
 // not tell how it is multiplied.
 
 #include "attention_plain.cuh"
+#include "bulk_copy.cuh"
 #include "vector.cuh"
 
 struct FewParameters {
@@ -10,6 +11,7 @@ struct FewParameters {
   int group;            // heads of q that have keys in common
   int splits;           // blocks of a cluster
   int keys_each;        // of a block
+  int room_bytes;       // before the states of a cluster's blocks
   bool has_vectors[3];  // runs of 16 bytes of q, k and v are aligned
 };
 
@@ -48,13 +50,19 @@ struct FewPlace {
 
   // Keys and values, of which nearly all were there long ago, on their way while the kernel before
   // ends.
-  __device__ __forceinline__ void ask_for(int first, int end, int threads) const {
+  __device__ __forceinline__ void ask_for(int first, int count, int threads) const {
 #pragma unroll
     for (int number = 1; number < 3; ++number) {
       const AttentionOperand& operand = p.problem.operands[number];
-      if (!p.has_vectors[number]) continue;
-      prefetch_lines(starts[number] + first * operand.strides[2], operand.strides[2], end - first,
-                     operand.columns, static_cast<int>(threadIdx.x), threads);
+      if (!p.has_vectors[number] || count <= 0) continue;
+      const Element* const from = key_row(number, first);
+      if (operand.strides[2] == operand.columns) {
+        if (threadIdx.x == 0)
+          prefetch_bulk(from, count * operand.columns * static_cast<int>(sizeof(Element)));
+      } else {
+        prefetch_lines(from, operand.strides[2], count, operand.columns,
+                       static_cast<int>(threadIdx.x), threads);
+      }
     }
   }
 
@@ -103,12 +111,55 @@ struct FewPlace {
   }
 };
 
-// Sums of exponentials of `count` parts, each relative to its own largest exponent, and what they
-// are relative to together.
+// What exponents are relative to where this is the largest.
 struct FewTotals {
-  float most = -INFINITY, total = 0;
-
   __device__ __forceinline__ static float origin(float most) {
     return most == -INFINITY ? 0.0f : most;
+  }
+};
+
+// States of rows in shared memory, of several parts of their keys each: sums of columns, and after
+// them their total and the largest exponent, which all of these are relative to.
+template <class Tile>
+struct FewStates {
+  static constexpr int QUADS = Tile::PADDED / 4 + 1;
+
+  float4* data;
+
+  __host__ __device__ static constexpr int bytes(int parts) {
+    return parts * Tile::ROWS * QUADS * static_cast<int>(sizeof(float4));
+  }
+  __device__ __forceinline__ float4* of(int part, int row) const {
+    return data + (part * Tile::ROWS + row) * QUADS;
+  }
+  __device__ __forceinline__ float4& totals(int part, int row) const {
+    return of(part, row)[QUADS - 1];
+  }
+
+  __device__ __forceinline__ float most_of(int row, int parts) const {
+    float most = -INFINITY;
+#pragma unroll 4
+    for (int i = 0; i < parts; ++i) most = fmaxf(most, totals(i, row).y);
+    return most;
+  }
+  // How a part counts beside one with the largest exponent.
+  __device__ __forceinline__ float weight(int part, int row, float most) const {
+    return exp2f(totals(part, row).y - FewTotals::origin(most));
+  }
+  // Four neighbours of all parts together.
+  __device__ __forceinline__ float4 together(int row, int quad, int parts) const {
+    const float most = most_of(row, parts);
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+    for (int i = 0; i < parts; ++i) {
+      const float share = weight(i, row, most);
+      const float4 own = of(i, row)[quad];
+      sum.x = fmaf(own.x, share, sum.x);
+      sum.y = fmaf(own.y, share, sum.y);
+      sum.z = fmaf(own.z, share, sum.z);
+      sum.w = fmaf(own.w, share, sum.w);
+    }
+    if (quad == QUADS - 1) sum.y = most;
+    return sum;
   }
 };

@@ -4,7 +4,7 @@
 // of v, four.
 //
 // What is under way fills a ring in shared memory, not registers: so there is enough of it to keep
-// memory busy. Each thread reads only what it sent for, and no warp waits for another.
+// memory busy. Each warp has a ring of its own, and no warp waits for another.
 
 #include "async_copy.cuh"
 #include "attention_few_place.cuh"
@@ -22,17 +22,20 @@ struct FewProductsTile {
   static constexpr int PADDED = 64 * WIDTH_BLOCKS;       // columns of a row's sums
   static constexpr int GROUPS = (WIDTH_BLOCKS + 1) / 2;  // of 16 columns of a product
   static constexpr int KEYS = 16, WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS;
-  static constexpr int STATE = PADDED + 2;  // of a row: sums, total, largest exponent
-
-  // Runs of 16 bytes that a thread has of a step, and steps under way. Two blocks of a
-  // multiprocessor have registers for narrow rows.
+  // Of a multiprocessor by registers; a whole ring leaves room for one.
   static constexpr int BLOCKS = DEPTH_BLOCKS <= 2 && WIDTH_BLOCKS == 1 ? 2 : 1;
+
+  // Runs of 16 bytes that a thread has of a step, and steps under way.
   static constexpr int KEY_RUNS = 2 * DEPTH_BLOCKS, RUNS = KEY_RUNS + 4 * WIDTH_BLOCKS;
-  static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = (192 << 10) / BLOCKS;
+  static constexpr int STAGE_BYTES = RUNS * THREADS * 16, ROOM = 192 << 10;
   static constexpr int FITTING = ROOM / STAGE_BYTES;
-  static constexpr int STAGES = FITTING > 3 ? 3 : FITTING;
-  static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-  static constexpr int ASKED = STAGES * STEP;  // keys that come as soon as they may be read
+  static constexpr int STAGES = FITTING > 6 ? 6 : FITTING;
+  static constexpr int LEAD = STAGES * STEP;  // keys that come as soon as they may be read
+  static constexpr int ASKED = LEAD;
+
+  // Neighbouring runs of a key that a warp sends for at once: a whole line where there is one.
+  static constexpr int LINE = DEPTH_BLOCKS % 2 == 0 ? 8 : 4;
+  static constexpr int KEYS_AT_ONCE = 32 / LINE, LOADS = KEYS / KEYS_AT_ONCE;
 };
 
 template <class Config>
@@ -41,31 +44,35 @@ struct FewProducts : FewPlace<Config> {
   using Element = typename Config::Element;
   static constexpr float SLACK = 8.0f;  // how far exponents go above what they are relative to
 
-  uint4* slots;  // this thread's first one
-  int stage;     // of the ring, whose turn it is
+  uint4* slots;          // the warp's first one
+  int stage;             // of the ring, whose turn it is
+  const Element *k, *v;  // this thread's next ones, where runs are aligned
+  int64_t k_stride, v_stride;
   uint4 q[Tile::DEPTH_BLOCKS];
   float sums[Tile::GROUPS][8][4];
   float most[2], total[2];  // of rows 2 t and 2 t + 1
 
-  __device__ __forceinline__ static int g() { return static_cast<int>(threadIdx.x) % 32 / 4; }
-  __device__ __forceinline__ static int t() { return static_cast<int>(threadIdx.x) % 4; }
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static int g() { return lane() / 4; }
+  __device__ __forceinline__ static int t() { return lane() % 4; }
   __device__ __forceinline__ static int first_of_warp(int first) {
     return first + static_cast<int>(threadIdx.x) / 32 * Tile::KEYS;
   }
 
   __device__ __forceinline__ void take_room(unsigned char* room) {
-    slots = reinterpret_cast<uint4*>(room) + threadIdx.x;
+    slots = reinterpret_cast<uint4*>(room) + static_cast<int>(threadIdx.x) / 32 * 32;
   }
   __device__ __forceinline__ uint4* slot(int run) const {
     return slots + (stage * Tile::RUNS + run) * Tile::THREADS;
   }
 
-  __device__ __forceinline__ void begin(int first, int end) {
-#pragma unroll 1
-    for (stage = 0; stage < Tile::STAGES; ++stage) {
-      fetch(first_of_warp(first + stage * Tile::STEP), end);
-    }
+  __device__ __forceinline__ void begin(int first) {
     stage = 0;
+    const int own = first_of_warp(first);
+    k_stride = this->p.problem.operands[1].strides[2];
+    v_stride = this->p.problem.operands[2].strides[2];
+    k = this->key_row(1, own + k_key()) + k_column();
+    v = this->key_row(2, own + 2 * t()) + 8 * g();
     const Element* const row = this->q_row(g());
 #pragma unroll
     for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
@@ -80,49 +87,69 @@ struct FewProducts : FewPlace<Config> {
     total[0] = total[1] = 0;
   }
 
-  // Of this thread's runs of k and of v: the key after its first one, and the column. Its first
-  // keys of a step are those of first_key(), after the warp's first.
-  struct Place {
-    int key, column;
-  };
-  template <int NUMBER>
-  __device__ __forceinline__ static int first_key() {
-    return NUMBER == 1 ? g() : 2 * t();
-  }
-  template <int NUMBER>
-  __device__ __forceinline__ static Place place_of(int run) {
-    if (NUMBER == 1) return {run % 2 * 8, run / 2 * 32 + 8 * t()};
-    return {run % 4 / 2 * 8 + run % 2, run / 4 * 64 + 8 * g()};
+  // A thread's first key and column of k, and where its runs wait: where runs of two keys are read
+  // at once, they lie in different halves of the banks.
+  __device__ __forceinline__ static int k_key() { return lane() / Tile::LINE; }
+  __device__ __forceinline__ static int k_column() { return 8 * (lane() % Tile::LINE); }
+  __device__ __forceinline__ static int half_of(int key) {
+    return Tile::LINE == 8 ? key % 2 * 4 : 0;
   }
 
   // Sends for the warp's keys from `first` on, zeros where there are none.
-  __device__ __forceinline__ void fetch(int first, int end) const {
+  __device__ __forceinline__ void fetch(int first, int end) {
     if (first < end) {
-      fetch_of<1>(first, end, this->p.problem.depth, slot(0));
-      fetch_of<2>(first, end, this->p.problem.width, slot(Tile::KEY_RUNS));
+      fetch_keys(first + k_key(), end, slot(0) + (lane() ^ half_of(k_key())));
+      fetch_values(first + 2 * t(), end, slot(Tile::KEY_RUNS) + lane());
     }
     commit_copies();
+    k += Tile::STEP * k_stride;
+    v += Tile::STEP * v_stride;
   }
-  template <int NUMBER>
-  __device__ __forceinline__ void fetch_of(int first, int end, int columns, uint4* to) const {
-    constexpr int RUNS = NUMBER == 1 ? Tile::KEY_RUNS : Tile::RUNS - Tile::KEY_RUNS;
-    const int own = first + first_key<NUMBER>();
-    if (this->p.has_vectors[NUMBER]) {
-      const int64_t stride = this->p.problem.operands[NUMBER].strides[2];
-      const Element* const row = this->key_row(NUMBER, own);
+  __device__ __forceinline__ void fetch_keys(int key, int end, uint4* to) const {
+    const int columns = this->p.problem.depth;
+    if (this->p.has_vectors[1]) {
+#pragma unroll
+      for (int run = 0; run < Tile::KEY_RUNS; ++run) {
+        const int after = run % Tile::LOADS * Tile::KEYS_AT_ONCE;
+        const int right = run / Tile::LOADS * 8 * Tile::LINE;
+        copy_async<16>(to + run * Tile::THREADS, k + after * k_stride + right,
+                       key + after < end && k_column() + right < columns);
+      }
+    } else {
+#pragma unroll 1
+      for (int run = 0; run < Tile::KEY_RUNS; ++run) {
+        to[run * Tile::THREADS] =
+            this->load(1, columns, key + run % Tile::LOADS * Tile::KEYS_AT_ONCE, end,
+                       k_column() + run / Tile::LOADS * 8 * Tile::LINE);
+      }
+    }
+  }
+  // Of v, two neighbouring keys, those eight further, and so on for each 64 columns.
+  __device__ __forceinline__ void fetch_values(int key, int end, uint4* to) const {
+    constexpr int RUNS = Tile::RUNS - Tile::KEY_RUNS;
+    const int columns = this->p.problem.width;
+    if (this->p.has_vectors[2]) {
 #pragma unroll
       for (int run = 0; run < RUNS; ++run) {
-        const Place at = place_of<NUMBER>(run);
-        const bool is_there = own + at.key < end && at.column < columns;
-        copy_async<16>(to + run * Tile::THREADS, row + at.key * stride + at.column, is_there);
+        const int after = run % 4 / 2 * 8 + run % 2, right = run / 4 * 64;
+        copy_async<16>(to + run * Tile::THREADS, v + after * v_stride + right,
+                       key + after < end && 8 * g() + right < columns);
       }
     } else {
 #pragma unroll 1
       for (int run = 0; run < RUNS; ++run) {
-        const Place at = place_of<NUMBER>(run);
-        to[run * Tile::THREADS] = this->load(NUMBER, columns, own + at.key, end, at.column);
+        to[run * Tile::THREADS] =
+            this->load(2, columns, key + run % 4 / 2 * 8 + run % 2, end, 8 * g() + run / 4 * 64);
       }
     }
+  }
+
+  // The run of key g, or the one eight further, from column 32 * block + 8 * t on.
+  __device__ __forceinline__ const uint4& key_run(int block, int eight) const {
+    const int key = g() + 8 * eight, right = 4 * block + t();
+    const int run = key / Tile::KEYS_AT_ONCE + right / Tile::LINE * Tile::LOADS;
+    const int place = key % Tile::KEYS_AT_ONCE * Tile::LINE + right % Tile::LINE;
+    return slot(run)[place ^ half_of(key)];
   }
 
   // Products of the warp's keys and rows: of keys g and g + 8 each two rows.
@@ -131,7 +158,7 @@ struct FewProducts : FewPlace<Config> {
     for (int i = 0; i < 4; ++i) scores[i] = 0;
 #pragma unroll
     for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
-      const uint4 upper = *slot(2 * block), lower = *slot(2 * block + 1);
+      const uint4 upper = key_run(block, 0), lower = key_run(block, 1);
       WarpProduct<Element>::add(scores, {upper.x, lower.x, upper.y, lower.y},
                                 {q[block].x, q[block].y});
       WarpProduct<Element>::add(scores, {upper.z, lower.z, upper.w, lower.w},
@@ -177,12 +204,17 @@ struct FewProducts : FewPlace<Config> {
     }
   }
 
-  // The warp's keys of the block's from `first` on; sends for those a ring later.
-  __device__ __forceinline__ void step(int first, int end) {
-    const int own = first_of_warp(first);
-    wait_copies<Tile::STAGES - 1>();
-    if (own < end) add(own, end);
-    fetch(own + Tile::STAGES * Tile::STEP, end);
+  // The warp's keys of the block's from `key` on, none of them before `first`; sends for those a
+  // ring later.
+  __device__ __forceinline__ void step(int key, int first, int end) {
+    const int own = first_of_warp(key);
+    if (key >= first) {
+      wait_copies<Tile::STAGES - 1>();
+      __syncwarp();  // what other lanes sent for is there, too
+      if (own < end) add(own, end);
+      __syncwarp();  // all have read
+    }
+    fetch(own + Tile::LEAD, end);
     stage = stage + 1 < Tile::STAGES ? stage + 1 : 0;
   }
 
@@ -204,7 +236,7 @@ struct FewProducts : FewPlace<Config> {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int run = 8 * group + i;
-        if (run < 4 * Tile::WIDTH_BLOCKS) values[i / 4][i % 4] = *slot(Tile::KEY_RUNS + run);
+        if (run < 4 * Tile::WIDTH_BLOCKS) values[i / 4][i % 4] = slot(Tile::KEY_RUNS + run)[lane()];
       }
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
@@ -235,22 +267,24 @@ struct FewProducts : FewPlace<Config> {
   }
 
   // The warp's state of each row.
-  __device__ __forceinline__ void leave(float* states) const {
+  __device__ __forceinline__ void leave(FewStates<Tile> states) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = 2 * t() + r;
       if (row >= Tile::ROWS) continue;
-      float* const state = states + row * Tile::STATE;
 #pragma unroll
       for (int block = 0; block < Tile::WIDTH_BLOCKS; ++block) {
 #pragma unroll
-        for (int c = 0; c < 8; ++c) {
-          state[64 * block + 8 * g() + c] = sums[block / 2][c][block % 2 * 2 + r];
+        for (int c = 0; c < 8; c += 4) {
+          const int own = block % 2 * 2 + r;
+          const auto& of = sums[block / 2];
+          states.of(static_cast<int>(threadIdx.x) / 32, row)[(64 * block + 8 * g() + c) / 4] =
+              make_float4(of[c][own], of[c + 1][own], of[c + 2][own], of[c + 3][own]);
         }
       }
       if (g() == 0) {
-        state[Tile::PADDED] = total[r];
-        state[Tile::PADDED + 1] = most[r];
+        states.totals(static_cast<int>(threadIdx.x) / 32, row) =
+            make_float4(total[r], most[r], 0, 0);
       }
     }
   }

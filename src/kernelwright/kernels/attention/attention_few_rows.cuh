@@ -29,9 +29,9 @@ struct FewRowsTile {
   static constexpr int FITTING = (REGISTERS - 2 * ROWS * OWN) / (8 * TURNS + ROWS);
   static constexpr int AHEAD = FITTING < 2 ? 2 : FITTING > 8 ? 8 : FITTING;
   static constexpr int WARPS = 8, THREADS = 32 * WARPS, STEP = WARPS * KEYS * AHEAD;
-  static constexpr int STATE = PADDED + 2;  // of a row: sums, total, largest score
-  static constexpr int RING_BYTES = 0;      // what is under way is in registers
-  static constexpr int ASKED = 1 << 30;     // all keys
+  // What is under way is in registers.
+  static constexpr int STAGES = 1, STAGE_BYTES = 0, LEAD = 0;
+  static constexpr int ASKED = (128 << 10) / (PADDED * static_cast<int>(sizeof(Element)));
 };
 
 template <class Config>
@@ -51,7 +51,7 @@ struct FewRows : FewPlace<Config> {
   __device__ __forceinline__ static int column(int own) {
     return (own / RUN * Tile::LANES + lane()) * RUN + own % RUN;
   }
-  __device__ __forceinline__ void begin(int, int) {
+  __device__ __forceinline__ void begin(int) {
     const float scale = this->p.problem.scale * this->LOG2_E;
     const int64_t stride = this->p.problem.operands[0].strides[3];
 #pragma unroll
@@ -108,11 +108,11 @@ struct FewRows : FewPlace<Config> {
     for (int r = 0; r < ROWS; ++r) scores[r] = this->masked(scores[r], r, key, end);
   }
 
-  // The keys of a warp from `first` on.
-  __device__ __forceinline__ void step(int first, int end) {
+  // The keys of a warp from `key` on.
+  __device__ __forceinline__ void step(int key, int, int end) {
     uint4 k[Tile::AHEAD][Tile::TURNS], v[Tile::AHEAD][Tile::TURNS];
     float scores[Tile::AHEAD][ROWS];
-    const int own = first + static_cast<int>(threadIdx.x) / Tile::LANES;
+    const int own = key + static_cast<int>(threadIdx.x) / Tile::LANES;
 #pragma unroll
     for (int i = 0; i < Tile::AHEAD; ++i) {
       load_row(1, this->p.problem.depth, own + i * Tile::WARPS * Tile::KEYS, end, k[i]);
@@ -177,17 +177,17 @@ struct FewRows : FewPlace<Config> {
   }
 
   // The warp's state of each row.
-  __device__ __forceinline__ void leave(float* states) const {
+  __device__ __forceinline__ void leave(FewStates<Tile> states) const {
     if (static_cast<int>(threadIdx.x) % 32 >= Tile::LANES) return;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      float* const state = states + r * Tile::STATE;
 #pragma unroll
-      for (int i = 0; i < OWN; ++i) state[column(i)] = sums[r][i];
-      if (lane() == 0) {
-        state[Tile::PADDED] = total[r];
-        state[Tile::PADDED + 1] = most[r];
+      for (int i = 0; i < OWN; i += 4) {
+        states.of(warp, r)[column(i) / 4] =
+            make_float4(sums[r][i], sums[r][i + 1], sums[r][i + 2], sums[r][i + 3]);
       }
+      if (lane() == 0) states.totals(warp, r) = make_float4(total[r], most[r], 0, 0);
     }
   }
 };

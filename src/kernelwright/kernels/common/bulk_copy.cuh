@@ -15,6 +15,11 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, int 
       : "memory");
 }
 
+// To the second-level cache, where all writes meet: it may be before what others write is complete.
+__device__ __forceinline__ void prefetch_bulk(const void* global, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
+
 // Orders what this thread wrote to shared memory, and read from it, before asynchronous copies from
 // there and to there.
 __device__ __forceinline__ void fence_shared_for_async() {

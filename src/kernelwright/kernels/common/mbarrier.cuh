@@ -76,6 +76,18 @@ __device__ __forceinline__ void store_word_at_rank(uint32_t* shared, int rank, u
       : "memory");
 }
 
+// The same of four words, asynchronously: their bytes arrive at a barrier of that block, at the
+// place of `barrier`. The block that sends may end.
+__device__ __forceinline__ void store_quad_at_rank(float4* shared, int rank, const float4& words,
+                                                   Barrier* barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(address_at_rank(shared_address(shared), rank)),
+      "r"(__float_as_uint(words.x)), "r"(__float_as_uint(words.y)), "r"(__float_as_uint(words.z)),
+      "r"(__float_as_uint(words.w)), "r"(address_at_rank(shared_address(barrier), rank))
+      : "memory");
+}
+
 // This block's place in its cluster.
 __device__ __forceinline__ int cluster_rank() {
   uint32_t rank;
@@ -86,6 +98,15 @@ __device__ __forceinline__ int cluster_rank() {
 // All threads of all blocks of the cluster.
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same in two parts. What is written before an arrival is not ordered, barriers that were
+// initialised and fenced are.
+__device__ __forceinline__ void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 

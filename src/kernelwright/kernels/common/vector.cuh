@@ -108,6 +108,7 @@ __device__ __forceinline__ void prefetch_lines(const T* first, int64_t stride, i
                                                int64_t length, int thread, int threads) {
   constexpr int LINE = 128 / sizeof(T);
   const int lines = static_cast<int>((length + LINE - 1) / LINE);
+#pragma unroll 1
   for (int i = thread; i < count * lines; i += threads) {
     prefetch(first + i / lines * stride + i % lines * LINE);
   }

@@ -139,6 +139,8 @@ KWEMU_DEVICE void store_box(Map map, Values... values) {
 // To a cache, which the emulator has none of.
 template <class Map, class... Values>
 KWEMU_DEVICE void prefetch_box(Map, Values...) {}
+template <class Address, class Bytes>
+KWEMU_DEVICE void prefetch_bulk(Address, Bytes) {}
 
 // From this block's shared memory to a block's of the cluster.
 template <class Bytes>
