@@ -28,6 +28,10 @@ class Layouts(Enum):
     ANY = "any strides and alignment"
 
 
+_SPLIT_BEFORE = (Feed.SPLIT, Feed.AHEAD, Feed.PAIRED)
+"""What has planes of both factors, however these lie."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The variant that the config describes, and what the others are beside it."""
@@ -136,8 +140,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         blocks=None,
         why_small="too small for the tensor cores",
         finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
-        adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,
-        layouts=Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else Layouts.CAPTURED,
+        adds_slices=config.slices > 1 and config.feed in (Feed.SPLIT, Feed.PAIRED),
+        layouts=Layouts.ANY if config.feed in _SPLIT_BEFORE else Layouts.CAPTURED,
     )
 
 

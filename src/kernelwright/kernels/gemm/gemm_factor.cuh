@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gemm_paired.cuh"
 #include "gemm_problem.cuh"
 #include "gemm_tile.cuh"
 #include "tma.cuh"
@@ -25,6 +26,7 @@ struct Factor {
   int64_t plane_inner, plane_outer, pitch;  // of the planes
   // Planes number K within steps of 16 as gemm_sm90_raw.cuh reads the other factor.
   [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
+  [[maybe_unused]] bool in_lines = false;  // that its planes share: see gemm_paired.cuh
   [[maybe_unused]] int batch_rank = 0;
   [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
@@ -70,6 +72,24 @@ struct Factor {
     int64_t& plane_k = major == Major::K ? factor.plane_inner : factor.plane_outer;
     plane_k = (plane_k + 15) / 16 * 16;
     factor.pitch = (factor.plane_inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
+    return factor;
+  }
+
+  // With planes that share lines, which they fill.
+  Factor paired() const {
+    Factor factor = *this;
+    factor.in_lines = true;
+    factor.plane_inner = (factor.inner + PAIRED_LINE - 1) / PAIRED_LINE * PAIRED_LINE;
+    return factor;
+  }
+  // The factor of floats that would lie where the lines of its planes do, rows of them `step`
+  // apart.
+  Factor of_lines(const void* lines, int64_t step) const {
+    Factor factor = *this;
+    factor.data = lines;
+    factor.inner = plane_inner;
+    factor.outer_stride = step;
+    factor.batch_strides[0] = outer * step;
     return factor;
   }
 

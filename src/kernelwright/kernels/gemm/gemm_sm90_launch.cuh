@@ -74,7 +74,7 @@ struct Sm90Variant {
   static int64_t workspace_bytes(const Problem& given) {
     const Problem problem = turned(given);
     int64_t bytes = HEADER_BYTES;
-    if constexpr (Tile::HAS_PLANES) bytes += plane_bytes(lhs_factor(problem));
+    bytes += lhs_plane_bytes(problem);
     if constexpr (SPLITS_BEFORE) bytes += plane_bytes(rhs_factor(problem));
     if constexpr (Config::SLICES > 1) bytes += partial_bytes(problem);
     return bytes;
@@ -85,7 +85,7 @@ struct Sm90Variant {
     const Problem problem = turned(given);
     const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
     char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
-    char* const rhs_planes = lhs_planes + (Tile::HAS_PLANES ? plane_bytes(lhs) : 0);
+    char* const rhs_planes = lhs_planes + lhs_plane_bytes(problem);
     Parameters p = {};
     p.problem = problem;
     p.header = static_cast<GemmHeader*>(workspace);
@@ -176,7 +176,9 @@ struct Sm90Variant {
 
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
-    return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
+    const Factor factor =
+        Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
+    return ANY_PAIRED && Tile::IS_PAIRED ? factor.paired() : factor;
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
@@ -210,6 +212,11 @@ struct Sm90Variant {
   static cudaError_t encode_lhs(Parameters& p, const Factor& lhs, void* planes) {
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       return p.problem.patches.encode(&p.lhs_map, TYPE, Tile::BLOCK_K, COUNT);
+    } else if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
+      const bool in_pairs = p.problem.lhs_in_pairs;
+      void* const lines = in_pairs ? p.problem.lhs().data : planes;
+      const Factor floats = lhs.of_lines(lines, in_pairs ? lhs.inner : lhs.pitch);
+      return encode_map(&p.lhs_map, lines, factor_box<Config::LHS, COUNT>(floats));
     } else if constexpr (Tile::HAS_PLANES) {
       return encode_map(&p.lhs_map, planes, plane_box<Config::LHS, COUNT>(lhs));
     } else {
@@ -234,6 +241,10 @@ struct Sm90Variant {
   }
   static int64_t plane_bytes(const Factor& factor) {
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
+  }
+  static int64_t lhs_plane_bytes(const Problem& problem) {
+    if (!Tile::HAS_PLANES || (ANY_PAIRED && problem.lhs_in_pairs)) return 0;
+    return plane_bytes(lhs_factor(problem));
   }
   // Whole blocks of 32 columns, which boxes have.
   static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
@@ -356,6 +367,10 @@ struct Sm90Variant {
     split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, rows);
     split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS, columns);
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
+    if (ANY_PAIRED && problem.lhs_in_pairs) {
+      split.lhs_in_pairs = true;
+      split.sides[0].tiles = 0;
+    }
     if (tiles.first_row > 0) split.sides[1].tiles = 0;
     return split;
   }

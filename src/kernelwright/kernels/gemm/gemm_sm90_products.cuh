@@ -20,8 +20,7 @@ class StageProducts {
   template <int LHS_PLANE, int RHS_PLANE, int STEP>
   __device__ __forceinline__ void multiply(Sums& sums, int accumulate) const {
     Instruction::template multiply<Config::LHS == Major::MN, Config::RHS == Major::MN>(
-        sums, advance_matrix(lhs_, LHS_PLANE * Tile::LHS_PLANE + step_bytes(Config::LHS, STEP)),
-        rhs<RHS_PLANE, STEP>(), accumulate);
+        sums, advance_matrix(lhs_, lhs_bytes(LHS_PLANE, STEP)), rhs<RHS_PLANE, STEP>(), accumulate);
   }
 
   // The same with lhs in registers.
@@ -38,6 +37,16 @@ class StageProducts {
 
   __device__ __forceinline__ static constexpr int step_bytes(Major major, int step) {
     return step * Tile::STEP_K * (major == Major::K ? sizeof(Element) : Tile::ROW_BYTES);
+  }
+
+  // Where a step of a plane of lhs begins. In lines that planes share each has a half.
+  __device__ __forceinline__ static constexpr int lhs_bytes(int plane, int step) {
+    if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
+      constexpr int STEPS = 2;  // of a half
+      return step / STEPS * Tile::LHS_PLANE + plane * (Tile::ROW_BYTES / 2) +
+             step_bytes(Major::K, step % STEPS);
+    }
+    return plane * Tile::LHS_PLANE + step_bytes(Config::LHS, step);
   }
 
   template <int PLANE, int STEP>
