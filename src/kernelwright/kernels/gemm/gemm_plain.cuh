@@ -83,11 +83,13 @@ __device__ __forceinline__ auto plain_rows(const Problem& problem, const T* data
   if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
     const int64_t before = data - static_cast<const T*>(lhs.data) + row * lhs.row_stride;
     return PatchCopy<T, Tile, Tile::ROWS>{problem.patches, before, problem.m - row, 0, problem.k};
+  } else if constexpr (ANY_PAIRED) {
+    return PlainCopy<T, Tile, Tile::ROWS>{
+        data + row * lhs.row_stride, lhs.row_stride, lhs.column_stride, problem.m - row, problem.k,
+        problem.lhs_in_pairs};
   } else {
-    PlainCopy<T, Tile, Tile::ROWS> copy = {data + row * lhs.row_stride, lhs.row_stride,
-                                           lhs.column_stride, problem.m - row, problem.k};
-    if constexpr (ANY_PAIRED) copy.in_pairs = problem.lhs_in_pairs;
-    return copy;
+    return PlainCopy<T, Tile, Tile::ROWS>{data + row * lhs.row_stride, lhs.row_stride,
+                                          lhs.column_stride, problem.m - row, problem.k};
   }
 }
 

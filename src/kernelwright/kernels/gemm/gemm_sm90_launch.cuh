@@ -74,7 +74,7 @@ struct Sm90Variant {
   static int64_t workspace_bytes(const Problem& given) {
     const Problem problem = turned(given);
     int64_t bytes = HEADER_BYTES;
-    bytes += lhs_plane_bytes(problem);
+    if constexpr (Tile::HAS_PLANES) bytes += plane_bytes(lhs_factor(problem));
     if constexpr (SPLITS_BEFORE) bytes += plane_bytes(rhs_factor(problem));
     if constexpr (Config::SLICES > 1) bytes += partial_bytes(problem);
     return bytes;
@@ -85,7 +85,7 @@ struct Sm90Variant {
     const Problem problem = turned(given);
     const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
     char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
-    char* const rhs_planes = lhs_planes + lhs_plane_bytes(problem);
+    char* const rhs_planes = lhs_planes + (Tile::HAS_PLANES ? plane_bytes(lhs) : 0);
     Parameters p = {};
     p.problem = problem;
     p.header = static_cast<GemmHeader*>(workspace);
@@ -176,9 +176,12 @@ struct Sm90Variant {
 
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
-    const Factor factor =
-        Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
-    return ANY_PAIRED && Tile::IS_PAIRED ? factor.paired() : factor;
+    if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
+      return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride)
+          .paired(problem.lhs_in_pairs);
+    } else {
+      return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
+    }
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
@@ -213,10 +216,9 @@ struct Sm90Variant {
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       return p.problem.patches.encode(&p.lhs_map, TYPE, Tile::BLOCK_K, COUNT);
     } else if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
-      const bool in_pairs = p.problem.lhs_in_pairs;
-      void* const lines = in_pairs ? p.problem.lhs().data : planes;
-      const Factor floats = lhs.of_lines(lines, in_pairs ? lhs.inner : lhs.pitch);
-      return encode_map(&p.lhs_map, lines, factor_box<Config::LHS, COUNT>(floats));
+      const Factor floats = lhs.of_lines(planes);
+      return encode_map(&p.lhs_map, const_cast<void*>(floats.data),
+                        factor_box<Config::LHS, COUNT>(floats));
     } else if constexpr (Tile::HAS_PLANES) {
       return encode_map(&p.lhs_map, planes, plane_box<Config::LHS, COUNT>(lhs));
     } else {
@@ -240,11 +242,8 @@ struct Sm90Variant {
     return factor.inner * factor.outer * factor.batches;
   }
   static int64_t plane_bytes(const Factor& factor) {
+    if (ANY_PAIRED && factor.in_place) return 0;
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
-  }
-  static int64_t lhs_plane_bytes(const Problem& problem) {
-    if (!Tile::HAS_PLANES || (ANY_PAIRED && problem.lhs_in_pairs)) return 0;
-    return plane_bytes(lhs_factor(problem));
   }
   // Whole blocks of 32 columns, which boxes have.
   static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
@@ -367,7 +366,7 @@ struct Sm90Variant {
     split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, rows);
     split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS, columns);
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
-    if (ANY_PAIRED && problem.lhs_in_pairs) {
+    if (ANY_PAIRED && lhs.in_place) {
       split.lhs_in_pairs = true;
       split.sides[0].tiles = 0;
     }
