@@ -5,7 +5,7 @@
 //
 //   x = (high + low / 2^11) / 2^15
 //
-// The two roundings lose at most 2^-23 x from 2^-28 on, and 2^-51 below, so there is no guard. Only
+// The two roundings lose at most 2^-23 x from 2^-28 on, and 2^-50 below, so there is no guard. Only
 // 0 is 0, for that decides what becomes of infinite factors; NaN is a pair of NaN.
 
 #include "gemm_guard.cuh"
