@@ -211,6 +211,33 @@ def test_products_together_on_the_emulator(
     assert max(seen["worst"].values()) <= ALLOWED["float32"], seen["worst"]
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        TensorCoreConfig(block_n=128, feed=Feed.PAIRED, stages=2, cluster=1),
+        TensorCoreConfig(block_n=64, feed=Feed.PAIRED, stages=3, cluster=2, slices=2),
+    ],
+    ids=str,
+)
+def test_products_of_shares_on_the_emulator(
+    config: TensorCoreConfig, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("paired", "float32", tmp_path)
+    rows, product = compiled.plan.kernels
+    assert rows.pairs and product.pairs
+    assert product.configured(TensorCoreConfig).feed is Feed.PAIRED
+    plan = with_configs(compiled.plan, {product.name: config})
+    compiled = replace(compiled, plan=plan)
+    sizes = [
+        {"BATCH": batch, "ROWS": rows, "KEYS": keys, "WIDTH": width}
+        for batch, rows, keys, width in [(2, 130, 32, 40), (2, 3, 45, 5), (1, 5, 0, 2)]
+    ]
+    _expect_right(compiled, sizes, "float32", tmp_path, run_script)
+    seen = run_script(FOLDER / "run_paired.py", tmp_path / "emitted.py")
+    assert seen["findings"] == []
+    assert max(seen["worst"].values()) <= ALLOWED["float32"], seen["worst"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_triangles_on_the_emulator(
     dtype: str, tmp_path: Path, run_script: Callable[..., Any]

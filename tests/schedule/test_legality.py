@@ -71,7 +71,11 @@ class OfBasis(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("basis", "is_left"),
-    [(lambda x: torch.exp(-((x.unsqueeze(-1) - 0.5) ** 2)), True), (torch.sigmoid, False)],
+    [
+        (lambda x: torch.exp(-((x.unsqueeze(-1) - 0.5) ** 2)), True),
+        (torch.sigmoid, False),
+        (lambda x: torch.softmax(x, -1), False),  # shares of a row
+    ],
 )
 def test_factors_that_pairs_do_not_carry(
     basis: Callable[[torch.Tensor], torch.Tensor], is_left: bool

@@ -113,7 +113,10 @@ def _text(by_name: Mapping[str, KernelText], plan: Plan, errors: _Errors) -> Cud
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]
-    by = kernels.User(code="\n".join(sections), asserted=_asserted(texts) | _absent(texts))
+    asserted = _asserted(texts) | _absent(texts)
+    if not any(kernel.pairs for kernel in plan.kernels if kernel.name in by_name):
+        asserted["ANY_PAIRED"] = False
+    by = kernels.User(code="\n".join(sections), asserted=asserted)
     headers, library = kernels.in_use(by, *files, "math.cuh")
     template = TEMPLATES.get_template("library.cu.jinja")
     return CudaText(

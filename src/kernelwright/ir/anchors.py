@@ -1,11 +1,11 @@
 """Anchors of kernels: what the threads of a kernel do together with its expressions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.expr import Expr, Total, walk
+from kernelwright.ir.expr import Call, Expr, Literal, Total, walk
 from kernelwright.ir.kinds import Conv, Reduction, TileReduction, Window
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
@@ -101,6 +101,28 @@ class RowProgram:
         return tuple(
             tuple(number for number, own in enumerate(level) if own == at) for at in range(count)
         )
+
+    def is_share(self, value: Expr) -> bool:
+        """Whether this is exp(x - the largest x) by the sum of that, or 0: from 0 to 1.
+
+        Both are from 0 on, and the sum from 1.
+        """
+        match value:
+            case Call("where", (_, Literal(0.0), share)):
+                return self.is_share(share)
+            case Call("div", (element, divisor)):
+                return (element, divisor) in self._exponentials()
+        return False
+
+    def _exponentials(self) -> Iterator[tuple[Expr, Expr]]:
+        """What a sum of exponentials adds up, and the sum."""
+        total = 0
+        for fold in self.folds:
+            if fold.op is Reduction.EXP_SUM:
+                largest, dtype = Total(total, fold.totals[0]), fold.totals[1]
+                term = Call("exp", (Call("sub", (fold.value, largest), dtype),), dtype)
+                yield term, Total(total + 1, dtype)
+            total += len(fold.totals)
 
     def result_shape(self, extent: Extent) -> tuple[Dim, ...]:
         """Shape of a result of this extent."""

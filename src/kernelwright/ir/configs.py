@@ -62,6 +62,8 @@ class Feed(StrEnum):
     AHEAD = "ahead"
     """float32, as SPLIT of a part of both: while a first launch multiplies that, idle
     warps of its own split what a second one reads."""
+    PAIRED = "paired"
+    """float32, as SPLIT: but the kernel before writes the left one so (`Kernel.pairs`)."""
     CONVERT = "convert"
     """float32: a kernel before splits the right one; the left one is split tile by tile, by who
     multiplies."""
@@ -120,6 +122,7 @@ class TensorCoreConfig:
         scheme = {
             Feed.SPLIT: "three fp16 tensor-core products",
             Feed.AHEAD: "three fp16 tensor-core products, a part of a factor split meanwhile",
+            Feed.PAIRED: "three fp16 tensor-core products, the left factor in pairs before",
             Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
             Feed.INSIDE: "three fp16 tensor-core products, both factors split in them",
             Feed.DIRECT: "one tensor-core product",

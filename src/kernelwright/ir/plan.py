@@ -49,6 +49,9 @@ class Kernel:
     kept: Reduction | None = None
     """MAXIMUM or MINIMUM: of each row of a product's result that one element is written, and the
     result has one column."""
+    pairs: bool = False
+    """Whether a row program writes, or a product reads as its left factor, rows of numbers from 0
+    to 1 as pairs of fp16 numbers where they are whole lines (`gemm_paired.cuh`)."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 

@@ -63,6 +63,7 @@ from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.joint_products import with_joint_products
 from kernelwright.schedule.kept_extremes import with_kept_extremes
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.paired import with_pairs
 from kernelwright.schedule.places_written import with_places_written
 from kernelwright.schedule.sharing import shared
 from kernelwright.schedule.tile_moments import with_tile_moments
@@ -106,11 +107,12 @@ def schedule_lowered(
     convolutions: Convolutions,
     measured: Mapping[str, str | None] = MappingProxyType({}),
     together: frozenset[str] | None = None,
+    pairs: frozenset[str] | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
-    `measured`: what a card has said of calls; `together`: launches of several products. Both as
-    `Choices` have them.
+    `measured`: what a card has said of calls; `together`: launches of several products; `pairs`:
+    rows that products read as such. All as `Choices` have them.
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
@@ -145,6 +147,7 @@ def schedule_lowered(
     made = with_kept_extremes(graph, made, machine)
     made = with_joint_products(graph, made, machine)
     made = with_products_together(graph, made, machine, together)
+    made = with_pairs(graph, made, machine, pairs)
     made = with_copies_together(graph, made)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)

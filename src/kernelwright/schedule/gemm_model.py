@@ -69,6 +69,8 @@ class ProductShape:
     """Whether float32 factors may be rounded to TF32."""
     kept: Reduction | None = None
     """What a row of the result is reduced to before anything is written."""
+    pairs: bool = False
+    """Whether the left factor comes in pairs (`Kernel.pairs`)."""
     apart: int = 1
     """Batches, of all, that share a right factor and whose rows do not lie together."""
     taps: int = 1
@@ -322,7 +324,8 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
         return seconds + _adding(shape, config, machine)
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)
-    split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
+    is_split = config.feed not in (Feed.CONVERT, Feed.PAIRED)
+    split = rhs.elements + (lhs.elements if is_split else 0)
     seconds = launches.product_seconds + launches.next_seconds
     if config.feed is Feed.INSIDE:
         split = 0

@@ -39,6 +39,7 @@ from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.one_tap import faster_as_convolutions, one_tap_products
+from kernelwright.schedule.paired import in_pairs
 from kernelwright.schedule.together import computed_together
 from kernelwright.schedule.whole_plans import faster_as_wholes, plan_seconds
 
@@ -59,6 +60,8 @@ class Choices:
     """Tensors whose parts are written where they belong, likewise."""
     together: frozenset[str] | None = None
     """Launches of several products of one left factor, by their first results, likewise."""
+    pairs: frozenset[str] | None = None
+    """Rows that are written as the pairs that a product reads, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     by_place: bool | None = None
@@ -133,6 +136,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
             convolutions,
             measured,
             choices.together,
+            choices.pairs,
         )
         found = _products_left(plan)
         if not found:
@@ -143,6 +147,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
                 together=computed_together(plan),
+                pairs=in_pairs(plan),
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if choices.loops else changed

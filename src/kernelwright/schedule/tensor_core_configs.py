@@ -22,9 +22,12 @@ FEEDS = {
     DType.F16: (Feed.DIRECT, Feed.TURNS),
     DType.BF16: (Feed.DIRECT, Feed.TURNS),
 }
+PAIRED_FEEDS = (Feed.PAIRED,)
+"""Where the left factor comes in pairs."""
 COLUMNS = {
     Feed.SPLIT: (128, 64),
     Feed.AHEAD: (128,),
+    Feed.PAIRED: (128, 64),
     Feed.CONVERT: (128, 64),
     Feed.INSIDE: (128,),
     Feed.DIRECT: (256, 192, 128, 64),
@@ -34,6 +37,7 @@ COLUMNS = {
 CLUSTERS = {
     Feed.SPLIT: (2, 1),
     Feed.AHEAD: (2, 1),
+    Feed.PAIRED: (2, 1),
     Feed.CONVERT: (2, 1),
     Feed.INSIDE: (4,),
     Feed.DIRECT: (2, 1),
@@ -53,7 +57,8 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
         return
     least = min(machine.warpgroups.least_products, shape.products)
     direct = (Feed.DIRECT, Feed.TURNS) if shape.rounds and shape.dtype is DType.F32 else ()
-    for feed in (*FEEDS.get(shape.dtype, ()), *direct):
+    feeds = PAIRED_FEEDS if shape.pairs else (*FEEDS.get(shape.dtype, ()), *direct)
+    for feed in feeds:
         for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
             config = TensorCoreConfig(
                 block_n=columns,
@@ -79,6 +84,7 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
     lhs, rhs = shape.sides(config)
     read = {
         Feed.SPLIT: (),
+        Feed.PAIRED: (),
         Feed.CONVERT: (lhs,),
         Feed.INSIDE: (lhs, rhs),
         Feed.DIRECT: (lhs, rhs),
@@ -87,6 +93,8 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
     # Its launcher takes no triangles, and the guard counts each element in one tile only.
     is_plain = shape.batches == 1 and shape.triangle is None and not config.transposed
     if config.feed is Feed.INSIDE and not is_plain:
+        return False
+    if config.feed is Feed.PAIRED and (config.transposed or lhs.major is not Major.K):
         return False
     # Boxes along N have 64 columns, and each block of a cluster fetches half of a tile's.
     halves = config.cluster == 2 and rhs.major is Major.MN and config.feed.is_direct

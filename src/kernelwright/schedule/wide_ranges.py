@@ -1,9 +1,9 @@
 """Operands in float32 that exponentials make: they lie anywhere between 0 and their largest, and
 planes or pairs of fp16 may not carry them."""
 
-from kernelwright.ir.expr import Call, Expr, walk
+from kernelwright.ir.expr import Call, Expr, Operand, walk
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Pointwise, View, Window
+from kernelwright.ir.kinds import Concat, Pointwise, Project, Reduce, Reduction, View, Window
 from kernelwright.ir.types import DType
 
 _EXPONENTIALS = frozenset(("exp", "exp2"))
@@ -33,14 +33,26 @@ def has_wide_factor(node: Node, graph: Graph) -> bool:
     softmax before it is normalised.
 
     Pairs carry what else is made of them, but for scattered elements, and a product goes on on the
-    CUDA cores where they do not: 1.5 times the library's time.
+    CUDA cores where they do not: 1.5 times the library's time. Shares of a row are such: of all but
+    a few rows most are not far below the largest.
     """
     for name in node.inputs[:2]:
         source = graph[name]
         while isinstance(source.kind, View):
             source = graph[source.inputs[0]]
         if isinstance(source.kind, Pointwise) and _are_exponentials(source.kind.expr):
-            return True
+            return not _are_shares(source, graph)
+    return False
+
+
+def _are_shares(node: Node, graph: Graph) -> bool:
+    """Whether exponentials are divided by the sum of their row, as a softmax does."""
+    assert isinstance(node.kind, Pointwise)
+    match node.kind.expr:
+        case Call("div", (_, Operand(divisor))):
+            total = graph[node.inputs[divisor]]
+            source = graph[total.inputs[0]].kind if isinstance(total.kind, Project) else total.kind
+            return isinstance(source, Reduce) and source.op in (Reduction.EXP_SUM, Reduction.SUM)
     return False
 
 

@@ -67,6 +67,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "patches": _walk(kernel),
         "rounds": rounds(kernel),
         "kept": _KEPT[kernel.kept],
+        "pairs": kernel.pairs,
     }
 
 
@@ -100,7 +101,7 @@ def _has_patches(kernel: Kernel) -> bool:
 
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
-    if _has_patches(kernel) or rounds(kernel):
+    if _has_patches(kernel) or rounds(kernel) or kernel.pairs:
         return False
     if _takes_strides(kernel):
         return kernel.serves_several_sizes

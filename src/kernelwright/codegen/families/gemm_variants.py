@@ -28,6 +28,10 @@ class Layouts(Enum):
     ANY = "any strides and alignment"
 
 
+_SPLIT_BEFORE = (Feed.SPLIT, Feed.AHEAD, Feed.PAIRED)
+"""What has planes of both factors, however these lie."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The variant that the config describes, and what the others are beside it."""
@@ -137,7 +141,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         why_small="too small for the tensor cores",
         finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
         adds_slices=config.slices > 1 and config.feed not in (Feed.CONVERT, Feed.INSIDE),
-        layouts=Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else Layouts.CAPTURED,
+        layouts=Layouts.ANY if config.feed in _SPLIT_BEFORE else Layouts.CAPTURED,
     )
 
 

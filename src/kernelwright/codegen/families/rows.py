@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from kernelwright import kernels
 from kernelwright.codegen.expressions import (
     ExpressionWriter,
     Member,
@@ -45,6 +46,9 @@ _FOLDS: dict[Reduction, str] = {
 }
 
 _CPP = {True: "true", False: "false"}
+
+_PAIRS = "row_paired.cuh"
+"""The file for rows that a product reads next."""
 
 _Config = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
 
@@ -173,8 +177,14 @@ def emit(kernel: Kernel) -> KernelText:
         slices=isinstance(way, PartRows) and _has_slices(kernel),
         constants=[] if way is None else _constants(way),
     )
-    sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")
-    return KernelText(section=section, sources=sources, has_workspace=True)
+    own = () if tuned is None else (tuned.source,)
+    pairs = (_PAIRS,) if kernel.pairs else ()
+    return KernelText(
+        section=section,
+        sources=(*pairs, "row_any.cuh", *own, "row_launch.cuh"),
+        has_workspace=True,
+        absent=frozenset(kernels.facts(*pairs) if pairs else ()) - {"ANY_PAIRED"},
+    )
 
 
 def program_fields(kernel: Kernel) -> tuple[dict[str, object], tuple[Member, ...]]:
@@ -190,6 +200,7 @@ def program_fields(kernel: Kernel) -> tuple[dict[str, object], tuple[Member, ...
         "methods": methods,
         "parameters": element_parameters(kernel.inputs, range(len(kernel.inputs))),
         "members": members,
+        "pairs": kernel.pairs,
     }
     return fields, members
 
@@ -252,7 +263,7 @@ def _facts(kernel: Kernel) -> list[str]:
     totals = [COMPUTED[dtype] for fold in program.folds for dtype in fold.totals]
     return [
         f"using Inputs = Pack<{_list(STORED[dtype] for _, dtype in _tensors(kernel))}>;",
-        f"using Results = Pack<{_list(STORED[out.dtype] for out in kernel.outputs)}>;",
+        f"using Results = Pack<{_list(_stored(kernel, out) for out in kernel.outputs)}>;",
         f"using Folds = Pack<{_list(map(_fold_type, program.folds))}>;",
         f"using Totals = Pack<{_list(totals)}>;",
         f"static constexpr int LEVELS = {len(levels)};",
@@ -272,6 +283,11 @@ def _facts(kernel: Kernel) -> list[str]:
         f"static constexpr RowShape<{len(sizes)}> SHAPE = "
         f"{{{{{_list(sizes)}}}, {{{_list(reduced)}}}}};",
     ]
+
+
+def _stored(kernel: Kernel, result: TensorType) -> str:
+    """The C++ type of an element of a result in memory."""
+    return "Paired" if kernel.pairs else STORED[result.dtype]
 
 
 def _list(items: Iterable[str]) -> str:
@@ -411,7 +427,7 @@ def _division(kernel: Kernel, call: Call) -> Spelling | None:
     if call.op != "div" or COMPUTED[call.dtype] != "float":
         return None
     element, divisor = call.args
-    if _is_share(kernel, element, divisor):
+    if _program(kernel).is_share(call):
         return SHARE
     by_row = any(isinstance(part, Total) for part in walk(divisor)) and not _varies(divisor)
     return ROW_QUOTIENT if by_row and _varies(element) else None
@@ -440,19 +456,6 @@ def _coordinates(kernel: Kernel, value: Expr) -> set[int]:
             named = args[1:] if _asks_for_place(kernel, value) else args
             return {dim for arg in named for dim in _coordinates(kernel, arg)}
     return set()
-
-
-def _is_share(kernel: Kernel, element: Expr, divisor: Expr) -> bool:
-    """Whether this is exp(x - the largest x) by the sum of that: both from 0 on, the sum from 1."""
-    total = 0
-    for fold in _program(kernel).folds:
-        if fold.op is Reduction.EXP_SUM:
-            largest, dtype = Total(total, fold.totals[0]), fold.totals[1]
-            term = Call("exp", (Call("sub", (fold.value, largest), dtype),), dtype)
-            if (element, divisor) == (term, Total(total + 1, dtype)):
-                return True
-        total += len(fold.totals)
-    return False
 
 
 def _coordinate(kernel: Kernel, dim: int) -> str:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gemm_paired.cuh"
 #include "gemm_problem.cuh"
 #include "gemm_tile.cuh"
 #include "tma.cuh"
@@ -25,6 +26,8 @@ struct Factor {
   int64_t plane_inner, plane_outer, pitch;  // of the planes
   // Planes number K within steps of 16 as gemm_sm90_raw.cuh reads the other factor.
   [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
+  // Planes share lines, see gemm_paired.cuh, and these are where the factor lies: nothing is split.
+  [[maybe_unused]] bool in_lines = false, in_place = false;
   [[maybe_unused]] int batch_rank = 0;
   [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
@@ -70,6 +73,24 @@ struct Factor {
     int64_t& plane_k = major == Major::K ? factor.plane_inner : factor.plane_outer;
     plane_k = (plane_k + 15) / 16 * 16;
     factor.pitch = (factor.plane_inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
+    return factor;
+  }
+
+  // With planes that share lines, which they fill.
+  Factor paired(bool in_place) const {
+    Factor factor = *this;
+    factor.in_lines = true;
+    factor.in_place = in_place;
+    factor.plane_inner = (factor.inner + PAIRED_LINE - 1) / PAIRED_LINE * PAIRED_LINE;
+    return factor;
+  }
+  // The factor of floats that would lie where the lines of its planes do.
+  Factor of_lines(void* planes) const {
+    Factor factor = *this;
+    factor.data = in_place ? data : planes;
+    factor.inner = plane_inner;
+    factor.outer_stride = in_place ? inner : pitch;
+    factor.batch_strides[0] = outer * factor.outer_stride;
     return factor;
   }
 

@@ -5,6 +5,7 @@
 
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
+#include "gemm_paired.cuh"
 #include "gemm_patches.cuh"
 #include "gemm_problem.cuh"
 #include "mbarrier.cuh"
@@ -41,6 +42,7 @@ struct PlainCopy {
   const T* next;  // first element of the next step
   int64_t stride, k_stride;
   int64_t size, k_size;  // that exist
+  [[maybe_unused]] bool in_pairs = false;
   float values[COUNT];
 
   // Places of a thread's number i; neighbouring threads follow the smaller stride.
@@ -59,6 +61,8 @@ struct PlainCopy {
       const bool exists = own(i) < size && k(i) < k_size;
       if constexpr (ANY_SHORT) {
         values[i] = exists ? widen(source[i * further]) : 0.0f;
+      } else if (ANY_PAIRED && in_pairs) {
+        values[i] = exists ? load_pair(source + i * further) : 0.0f;
       } else {
         values[i] = exists ? source[i * further] : 0.0f;
       }
@@ -79,6 +83,10 @@ __device__ __forceinline__ auto plain_rows(const Problem& problem, const T* data
   if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
     const int64_t before = data - static_cast<const T*>(lhs.data) + row * lhs.row_stride;
     return PatchCopy<T, Tile, Tile::ROWS>{problem.patches, before, problem.m - row, 0, problem.k};
+  } else if constexpr (ANY_PAIRED) {
+    return PlainCopy<T, Tile, Tile::ROWS>{
+        data + row * lhs.row_stride, lhs.row_stride, lhs.column_stride, problem.m - row, problem.k,
+        problem.lhs_in_pairs};
   } else {
     return PlainCopy<T, Tile, Tile::ROWS>{data + row * lhs.row_stride, lhs.row_stride,
                                           lhs.column_stride, problem.m - row, problem.k};

@@ -50,6 +50,8 @@ struct Gemm {
   [[maybe_unused]] Triangle triangle = Triangle::NONE;
   // Of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER).
   [[maybe_unused]] int64_t diagonal = 0;
+  // Whether the kernel before wrote lhs as pairs, see gemm_paired.cuh: it is contiguous.
+  [[maybe_unused]] bool lhs_in_pairs = false;
   // Whether the reference's own call rounds the factors to TF32.
   [[maybe_unused]] bool may_round = false;
   // Rows are those of the result's columns, for an epilogue that asks.

@@ -177,7 +177,12 @@ struct Sm90Variant {
 
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
-    return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
+    if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
+      return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride)
+          .paired(problem.lhs_in_pairs);
+    } else {
+      return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
+    }
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
@@ -211,6 +216,10 @@ struct Sm90Variant {
   static cudaError_t encode_lhs(Parameters& p, const Factor& lhs, void* planes) {
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       return p.problem.patches.encode(&p.lhs_map, TYPE, Tile::BLOCK_K, COUNT);
+    } else if constexpr (ANY_PAIRED && Tile::IS_PAIRED) {
+      const Factor floats = lhs.of_lines(planes);
+      return encode_map(&p.lhs_map, const_cast<void*>(floats.data),
+                        factor_box<Config::LHS, COUNT>(floats));
     } else if constexpr (Tile::HAS_PLANES) {
       return encode_map(&p.lhs_map, planes, plane_box<Config::LHS, COUNT>(lhs));
     } else {
@@ -234,6 +243,7 @@ struct Sm90Variant {
     return factor.inner * factor.outer * factor.batches;
   }
   static int64_t plane_bytes(const Factor& factor) {
+    if (ANY_PAIRED && factor.in_place) return 0;
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
   }
   // Whole blocks of 32 columns, which boxes have.
@@ -357,6 +367,10 @@ struct Sm90Variant {
     split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, rows);
     split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS, columns);
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
+    if (ANY_PAIRED && lhs.in_place) {
+      split.lhs_in_pairs = true;
+      split.sides[0].tiles = 0;
+    }
     if (tiles.first_row > 0) split.sides[1].tiles = 0;
     return split;
   }

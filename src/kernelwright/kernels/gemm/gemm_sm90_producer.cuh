@@ -76,7 +76,7 @@ __device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
   constexpr int PLANES = Tile::PLANES;
   Barrier* const full = shared.full + stage;
   arrive_expecting(full, Tile::STAGE_BYTES);
-  if constexpr (Tile::FEED == Feed::CONVERT) {
+  if constexpr (Tile::FEED == Feed::CONVERT || (ANY_PAIRED && Tile::IS_PAIRED)) {
     fetch_raw<Tile, Config::LHS, Tile::BLOCK_M>(shared.lhs(stage), &p.lhs_map, k, work.row,
                                                 lhs_plane, full);
   } else {

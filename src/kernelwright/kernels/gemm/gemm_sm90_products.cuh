@@ -15,13 +15,14 @@ class StageProducts {
       : lhs_(describe_matrix(shared.lhs(stage) + warpgroup * GROUP_BYTES, GROUP_BYTES)),
         rhs_(describe_matrix(shared.rhs(stage, 0), GROUP_BYTES)) {}
 
-  // sums = lhs plane * rhs plane over STEP_K of K from STEP; added to sums unless `accumulate` is
-  // 0.
+  // sums = lhs plane * rhs plane over STEP_K from STEP; added to sums unless `accumulate` is 0.
   template <int LHS_PLANE, int RHS_PLANE, int STEP>
   __device__ __forceinline__ void multiply(Sums& sums, int accumulate) const {
+    constexpr int AT = ANY_PAIRED && Tile::IS_PAIRED
+                           ? in_lines(LHS_PLANE, STEP)
+                           : LHS_PLANE * Tile::LHS_PLANE + step_bytes(Config::LHS, STEP);
     Instruction::template multiply<Config::LHS == Major::MN, Config::RHS == Major::MN>(
-        sums, advance_matrix(lhs_, LHS_PLANE * Tile::LHS_PLANE + step_bytes(Config::LHS, STEP)),
-        rhs<RHS_PLANE, STEP>(), accumulate);
+        sums, advance_matrix(lhs_, AT), rhs<RHS_PLANE, STEP>(), accumulate);
   }
 
   // The same with lhs in registers.
@@ -38,6 +39,12 @@ class StageProducts {
 
   __device__ __forceinline__ static constexpr int step_bytes(Major major, int step) {
     return step * Tile::STEP_K * (major == Major::K ? sizeof(Element) : Tile::ROW_BYTES);
+  }
+
+  // Where a step of a plane of lhs begins whose half of a line has two.
+  __device__ __forceinline__ static constexpr int in_lines(int plane, int step) {
+    return step / 2 * Tile::LHS_PLANE + plane * (Tile::ROW_BYTES / 2) +
+           step_bytes(Major::K, step % 2);
   }
 
   template <int PLANE, int STEP>

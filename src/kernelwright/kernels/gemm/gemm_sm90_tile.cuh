@@ -17,6 +17,7 @@
 enum class Feed {
   SPLIT,    // a kernel before splits both
   AHEAD,    // the same, but for what a second launch reads: idle warps of the first split that
+  PAIRED,   // the same, but for lhs that the kernel before wrote as pairs, see gemm_paired.cuh
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
   DIRECT,   // both lie in boxes and are multiplied as they come: of 16 bits, or rounded to TF32
@@ -92,7 +93,9 @@ struct Sm90Tile {
 
   // The last launch reads what kernels before have split, so what the guard says is known from the
   // start: where the pairs do not carry the factors, it multiplies on the CUDA cores.
-  static constexpr bool HAS_PLANES = FEED == Feed::SPLIT || FEED == Feed::AHEAD;  // of both
+  static constexpr bool IS_PAIRED = FEED == Feed::PAIRED;  // lhs, whose planes share lines
+  static constexpr bool HAS_PLANES =
+      FEED == Feed::SPLIT || FEED == Feed::AHEAD || IS_PAIRED;  // of both
   static constexpr bool FALLS_BACK = HAS_PLANES;
 
   // Whether tiles with a result can be told from those without by counting: a diagonal passes whole

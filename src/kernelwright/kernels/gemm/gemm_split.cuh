@@ -21,6 +21,7 @@ struct SplitParameters {
     bool vectors;                              // runs of 4 are aligned
   } sides[2];
   GemmHeader* header;
+  [[maybe_unused]] bool lhs_in_pairs = false;  // nothing of it is split, and the scale is known
 };
 
 constexpr int NEIGHBOURS = 4;  // samples in one place, which memory gives as quickly as one of them
@@ -208,6 +209,11 @@ class SplitTile {
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
       if (row >= factor_.plane_outer) break;
+      if (ANY_PAIRED && factor_.in_lines) {
+        __half* const high = planes_ + 2 * row * factor_.pitch + column + column / LINE * LINE;
+        store_pairs(split_run(values[r], scale, guard), high, high + LINE);
+        continue;
+      }
       const int64_t place = ANY_PERMUTED && factor_.permutes_outer ? permuted_k(row) : row;
       store_run(values[r], scale, planes_ + place * factor_.pitch, column, guard);
     }
@@ -215,6 +221,8 @@ class SplitTile {
   }
 
  private:
+  static constexpr int LINE = PAIRED_LINE;
+
   __device__ __forceinline__ static uint32_t bits(const __half2& pair) {
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
@@ -289,6 +297,10 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   SplitTile(parameters, tile).load(values);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents,
                    [] { __syncthreads(); });
+  if constexpr (ANY_PAIRED) {
+    if (parameters.lhs_in_pairs && threadIdx.x == 0) exponents[0] = PAIRED_EXPONENT;
+    __syncthreads();
+  }
   if (tile == 0 && threadIdx.x < SCALES) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }

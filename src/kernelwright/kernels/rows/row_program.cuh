@@ -26,6 +26,7 @@
 #include "dependent_launch.cuh"
 #include "folds.cuh"
 #include "pack.cuh"
+#include "paired_facts.cuh"
 #include "row_space.cuh"
 #include "vector.cuh"
 
@@ -198,9 +199,13 @@ __device__ __forceinline__ void store_results(
     if constexpr (Program::IS_ELEMENT[result] == OF_ELEMENTS) {
       using Out = pack_item_t<result, typename Program::Results>;
       constexpr int OPERAND = Types::INPUTS + result;
-      reinterpret_cast<Out*>(data[OPERAND])[offsets[OPERAND]] =
-          narrow<Out>(result_of_element<result>(program, totals, place, element,
-                                                typename Types::InputIndices()));
+      Out* const to = reinterpret_cast<Out*>(data[OPERAND]) + offsets[OPERAND];
+      const auto value = narrow<Out>(result_of_element<result>(program, totals, place, element,
+                                                               typename Types::InputIndices()));
+      if constexpr (ANY_PAIRED && IS_PAIRED<Out>) {
+        if (program.in_pairs) return store_paired(to, Vector<Out, 1>{value}, 1);
+      }
+      *to = value;
     }
   });
 }

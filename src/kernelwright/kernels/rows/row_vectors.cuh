@@ -261,6 +261,9 @@ struct RowRun {
   template <int OPERAND, bool WHOLE, class Out>
   __device__ __forceinline__ void store(int v, const Vector<Out, WIDTH>& values) const {
     Out* to = reinterpret_cast<Out*>(address<OPERAND>(v));
+    if constexpr (ANY_PAIRED && IS_PAIRED<Out>) {
+      if (rows.program.in_pairs) return store_paired(to, values, WHOLE ? FULL : valid(v));
+    }
     if constexpr (WHOLE) {
       store_vector(to, values);
     } else {

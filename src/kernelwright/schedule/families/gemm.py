@@ -68,11 +68,15 @@ def _ranked(
     triangle: Triangle | None,
     count: int = 1,
     kept: Reduction | None = None,
+    *,
+    pairs: bool = False,
 ) -> tuple[tuple[float, Config], ...]:
     """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
     shape = product_shape(anchor, inputs, output, triangle, kept).together(count)
-    ranked = ranked_products(shape, widest, machine)
+    ranked = ranked_products(replace(shape, pairs=pairs), widest, machine)
+    if pairs:
+        return tuple(entry for entry in ranked if _takes_pairs(entry[1]))
     if kept is not None:
         return tuple(entry for entry in ranked if _keeps_rows(entry[1]))
     if anchor.patches is None or anchor.patches.are_pixels:
@@ -90,6 +94,11 @@ def _takes_several(config: Config) -> bool:
 def _keeps_rows(config: Config) -> bool:
     """Whether the variant reduces rows where it has their sums."""
     return isinstance(config, TensorCoreConfig) and config.feed.is_direct and not config.transposed
+
+
+def _takes_pairs(config: Config) -> bool:
+    """Whether the variant reads the left factor in pairs."""
+    return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
 def _takes_patches(config: Config) -> bool:
@@ -119,7 +128,14 @@ def _seconds(kernel: Kernel, machine: Machine) -> float:
 def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor, one = kernel.anchored(Contract), kernel.one_product
     ranked = _ranked(
-        anchor, one.inputs, one.output, machine, kernel.triangle, kernel.together, kernel.kept
+        anchor,
+        one.inputs,
+        one.output,
+        machine,
+        kernel.triangle,
+        kernel.together,
+        kernel.kept,
+        pairs=kernel.pairs,
     )
     if kernel.together == 1:
         return ranked
@@ -147,7 +163,8 @@ def _cost(kernel: Kernel) -> Work:
 def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-    return (str(kernel.epilogue), kernel.anchor, kernel.together, way, kernel.kept)
+    own = (kernel.together, kernel.kept, kernel.pairs)
+    return (str(kernel.epilogue), kernel.anchor, way, own)
 
 
 def _describe(kernel: Kernel) -> Description:
@@ -173,7 +190,7 @@ def _at_any_size(config: Config) -> Config:
 
 
 def _wants_whole_rows(config: Config) -> bool:
-    return isinstance(config, TensorCoreConfig) and config.feed is not Feed.SPLIT
+    return isinstance(config, TensorCoreConfig) and config.feed not in (Feed.SPLIT, Feed.PAIRED)
 
 
 def _writes_anywhere(kernel: Kernel) -> bool:

@@ -5,7 +5,7 @@ from functools import partial
 from math import prod
 
 from kernelwright.ir.anchors import Extent, RowProgram, untold_sizes
-from kernelwright.ir.configs import Config
+from kernelwright.ir.configs import ColumnPartRows, ColumnRows, PartRows, RowConfig
 from kernelwright.ir.expr import Expr, Operand, Total, operations, walk
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Reduce, Reduction
@@ -48,8 +48,14 @@ def _launch(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
     return launched(kernel, group.results, inputs)
 
 
-def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
-    return row_configs(kernel.anchored(RowProgram), kernel.inputs, machine)
+def _configs(kernel: Kernel, machine: Machine) -> tuple[RowConfig, ...]:
+    configs = row_configs(kernel.anchored(RowProgram), kernel.inputs, machine)
+    return tuple(it for it in configs if writes_pairs(it)) if kernel.pairs else configs
+
+
+def writes_pairs(config: RowConfig) -> bool:
+    """Whether a thread stores neighbours of a row, as pairs if need be."""
+    return not isinstance(config.tuned, ColumnRows | ColumnPartRows | PartRows)
 
 
 def _cost(kernel: Kernel) -> Work:
@@ -70,7 +76,7 @@ def _same_text(kernel: Kernel) -> object:
     ones = tuple(map(program.are_ones, kernel.inputs))
     sizes = (len(program.shape), untold, program.is_short, ones)
     expressions = [str(expr) for expr in kernel.expressions]
-    return (expressions, program.dims, sizes, folds, extents, kernel.config)
+    return (expressions, program.dims, sizes, folds, extents, kernel.config, kernel.pairs)
 
 
 def _describe(kernel: Kernel) -> Description:
