@@ -85,7 +85,7 @@ class TensorCoreConfig:
     """Tunables of the tensor-core matrix product."""
 
     block_n: int
-    """Columns of a tile: 64, 128, 192 or 256."""
+    """Columns of a tile: 64, 128, 192 or 256; of TF32 16 or 32, too."""
     feed: Feed
     stages: int
     """Shared-memory buffers along K."""
@@ -98,6 +98,8 @@ class TensorCoreConfig:
     """The factors change sides: the transpose of the result is computed."""
     min_products: int = 0
     """The launcher takes another variant for products with fewer multiplications than this."""
+    resident: int = 1
+    """Blocks of a multiprocessor at one time: of several, each has fewer registers and stages."""
     least_ahead: int = 1 << 23
     """Elements of a factor: fewer are not worth a launch of their own (`Feed.AHEAD`)."""
 
@@ -129,8 +131,9 @@ class TensorCoreConfig:
         blocks = {2: ", clusters of two blocks", 4: ", clusters of four blocks"}
         shared = blocks.get(self.cluster, "")
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
+        several = f", {self.resident} blocks a multiprocessor" if self.resident > 1 else ""
         tile = f"tile {rows}x{columns}x{self.block_k}"
-        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
+        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}{several}"
 
 
 class Major(StrEnum):

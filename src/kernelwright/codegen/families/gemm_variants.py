@@ -124,7 +124,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
             f"using Instruction = Wgmma{config.block_n}{numbers};",
             f"static constexpr Feed FEED = Feed::{config.feed.name};",
             f"static constexpr int STAGES = {config.stages}, CLUSTER = {config.cluster}, "
-            f"SLICES = {config.slices};",
+            f"SLICES = {config.slices}, RESIDENT = {config.resident};",
             f"static constexpr bool TRANSPOSED = {str(config.transposed).lower()};",
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
@@ -133,7 +133,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
         ),
         variant="Sm90Variant",
         function="gemm_sm90",
-        blocks=None,
+        blocks="Tile::RESIDENT" if config.resident > 1 else None,
         why_small="too small for the tensor cores",
         finished=config.feed in (Feed.CONVERT, Feed.INSIDE),
         adds_slices=config.slices > 1 and config.feed is Feed.SPLIT,

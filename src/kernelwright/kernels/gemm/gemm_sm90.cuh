@@ -19,6 +19,7 @@
 //   FEED          how the factors come
 //   STAGES, CLUSTER
 //   SLICES        K is cut into so many parts, which the last kernel adds in order
+//   RESIDENT      blocks on a multiprocessor at one time: each waits while others multiply or store
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications

@@ -108,7 +108,7 @@ struct Sm90Variant {
     if (status == cudaSuccess) status = encode_rhs<BOX_N>(p, rhs, rhs_planes);
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_results(p);
     if (status != cudaSuccess) return status;
-    int at_once = device.multiprocessors / Tile::CLUSTER;
+    int at_once = device.multiprocessors * Tile::RESIDENT / Tile::CLUSTER;
     if constexpr (Tile::CLUSTER > 2) {
       // Clusters of four do not fill every part of the card.
       static const int found = most_clusters(kernel, THREADS, Tile::SHARED_BYTES, Tile::CLUSTER);

@@ -25,7 +25,14 @@ enum class Feed {
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
 constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
-constexpr int MOST_TURN_COLUMNS = 128;         // of a warpgroup's own tile of 128 rows
+constexpr int OF_EACH_BLOCK = 1024;            // bytes that each block of a multiprocessor costs
+
+// Of a thread that multiplies, where so many blocks of 384 threads are on a multiprocessor: what
+// the warps beside it have given back is its own.
+constexpr int direct_registers(int resident) {
+  return resident == 1 ? 240 : resident == 2 ? 104 : 72;
+}
+constexpr int MOST_TURN_COLUMNS = 128;  // of a warpgroup's own tile of 128 rows
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -33,6 +40,7 @@ struct Sm90Tile {
   using Element = typename Instruction::Element;
   static constexpr Feed FEED = Config::FEED;
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
+  static constexpr int RESIDENT = Config::RESIDENT;
   static constexpr bool TAKES_TURNS = FEED == Feed::TURNS;
   static constexpr int ROW_BYTES = 128;  // of a box
   static constexpr int BLOCK_N = Instruction::N, BLOCK_K = ROW_BYTES / sizeof(Element);
@@ -81,7 +89,9 @@ struct Sm90Tile {
   static constexpr int SPLITTERS = WARPGROUP / 32 - 1;
   // Of 384 threads at 168, or 512 at 128: whoever multiplies needs up to three sums.
   static constexpr int PRODUCER_REGISTERS = SPLITS_INSIDE ? 48 : SPLITS_AHEAD ? 72 : 24;
-  static constexpr int CONSUMER_REGISTERS = SPLITS_INSIDE ? 208 : SPLITS_AHEAD ? 216 : 240;
+  static constexpr int CONSUMER_REGISTERS = SPLITS_INSIDE  ? 208
+                                            : SPLITS_AHEAD ? 216
+                                                           : direct_registers(RESIDENT);
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -101,7 +111,10 @@ struct Sm90Tile {
 
   static_assert(SPLITS_INSIDE ? CLUSTER == 4 : CLUSTER == 1 || CLUSTER == 2,
                 "blocks of a cluster fetch a half of rhs each, or split halves of both");
-  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
+  static_assert(RESIDENT * (SHARED_BYTES + OF_EACH_BLOCK) <= MAX_SHARED_BYTES + OF_EACH_BLOCK,
+                "its blocks have no more shared memory");
+  static_assert(RESIDENT == 1 || FEED == Feed::DIRECT && CLUSTER == 1 && RESIDENT <= 3,
+                "several blocks are for factors as they are");
   static_assert(PLANES == 1 || BLOCK_N <= 128, "three sums of 64 x 256 do not fit registers");
 };
 
