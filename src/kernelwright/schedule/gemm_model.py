@@ -222,7 +222,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
-    storing *= rates.narrow_store if config.block_n < 128 else 1.0
+    storing *= rates.narrow_store if config.block_n < min(128, shape.n) else 1.0
     few = config.feed.is_direct and 2 * min(shape.m, shape.n) <= config.block_m
     share = rates.few_rows_share if few else rates.operand_share
     moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
@@ -234,7 +234,18 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     steps = shape.steps(config)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
-    return turn_cycles(config, steps, waves, shape.n, shape.extras, rates)
+    arriving = _arriving_cycles(shape, config, rates)
+    return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates)
+
+
+def _arriving_cycles(shape: ProductShape, config: TensorCoreConfig, rates: WarpgroupRates) -> float:
+    """Cycles in which a multiprocessor gets the rows of a step while the others do, too: the
+    columns of a tile that the result does not have are rows of zeros."""
+    size = shape.m if config.transposed else shape.n
+    columns = size / ceil(size / config.block_n)
+    row = rates.patch_row_cycles if shape.taps > 1 else ROW_BYTES / rates.turn_bytes
+    missing = rates.missing_row_cycles * (config.block_n - columns)
+    return row * (config.block_m + columns) + missing
 
 
 def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -245,9 +256,12 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     step = rates.step_cycles[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
-    is_narrow = config.feed is Feed.DIRECT and config.block_n < 128
-    if is_narrow and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
-        step *= rates.many_narrow
+    is_direct = config.feed is Feed.DIRECT
+    arriving = 0.0
+    if is_direct and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
+        step *= rates.many_narrow if config.block_n < 128 else 1.0
+        arriving = _arriving_cycles(shape, config, rates)
+    step = max(step, arriving, rates.copy_cycles / config.stages if is_direct else 0.0)
     step *= rates.converting if config.feed is Feed.CONVERT else 1.0
     step *= rates.two_stages if config.stages == 2 else 1.0
     end = rates.buffered_tile_cycles if buffered else rates.tile_cycles
@@ -256,9 +270,14 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     columns = config.block_n if config.transposed else min(config.block_n, shape.n)
     around = end * columns / 128 * (rates.transposed if config.transposed else 1.0)
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
-    # With few steps half of a block stores while the other half multiplies.
     few = not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, 4)
-    tile = max(steps * step, around) if few else steps * step + around
+    if is_direct and (few or config.resident > 1):
+        around *= 1.0 + rates.turn_extra * shape.extras
+        tile = rates.short_tile_cycles + steps * step + around
+        tile = max(tile, config.resident * max(steps * arriving, rates.resident_share * tile))
+    else:
+        # With few steps half of a block stores while the other half multiplies.
+        tile = max(steps * step, around) if few else steps * step + around
     empty = _empty_blocks(shape, config)
     waves = ceil((tensor_core_blocks(shape, config) - empty) / blocks_at_once(config, machine))
     return waves * tile + empty / machine.sm_count * (step + around)
@@ -276,9 +295,10 @@ def edge_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine
 
 
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
-    """One on each multiprocessor, but for those that whole clusters do not find together."""
+    """As many on each multiprocessor as the config has, but for those that whole clusters do not
+    find together."""
     share = warpgroup_rates(machine).clusters_of_four if config.cluster == 4 else 1.0
-    return int(machine.sm_count * share) // config.cluster * config.cluster
+    return int(machine.sm_count * share) // config.cluster * config.cluster * config.resident
 
 
 def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> int:

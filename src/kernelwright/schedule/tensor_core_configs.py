@@ -31,6 +31,9 @@ COLUMNS = {
     Feed.TURNS: (256, 192, 128, 64),
 }
 """Columns of a tile: three accumulators of 256 columns do not fit the registers."""
+FEW_COLUMNS = {64: (2,), 32: (2, 1), 16: (2, 3, 1)}
+"""Of more tiles of TF32: how many blocks a multiprocessor has at one time, as the registers of
+their sums let it, the best first where memory is the limit."""
 CLUSTERS = {
     Feed.SPLIT: (2, 1),
     Feed.AHEAD: (2, 1),
@@ -43,6 +46,8 @@ _BOX_COLUMNS = 64
 """Elements of a row of 128 bytes."""
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
+OF_EACH_BLOCK = 1024
+"""Bytes of shared memory that a block takes besides its own."""
 RAW_BOXES = 34 * 1024
 """Instead, where both factors are split inside: what becomes the next stage, and barriers."""
 
@@ -54,12 +59,15 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     least = min(machine.warpgroups.least_products, shape.products)
     direct = (Feed.DIRECT, Feed.TURNS) if shape.rounds and shape.dtype is DType.F32 else ()
     for feed in (*FEEDS.get(shape.dtype, ()), *direct):
-        for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
+        for transposed, (columns, cluster, resident) in product(
+            (False, True), tuple(_tiles(feed, shape))
+        ):
             config = TensorCoreConfig(
                 block_n=columns,
                 feed=feed,
                 stages=0,
                 cluster=cluster,
+                resident=resident,
                 transposed=transposed,
                 block_k=ROW_BYTES // shape.dtype.itemsize if feed.is_direct else 64,
                 min_products=least,
@@ -72,6 +80,17 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
                 yield config
                 yield from _sliced(config, shape, machine)
                 yield from _buffered(config, shape, machine)
+
+
+def _tiles(feed: Feed, shape: ProductShape) -> Iterator[tuple[int, int, int]]:
+    """Columns of a tile, blocks of a cluster, blocks of a multiprocessor."""
+    if feed is Feed.DIRECT and shape.dtype is DType.F32:
+        for columns, several in FEW_COLUMNS.items():
+            # What joins 64 columns has no registers beside their sums.
+            fits = columns < 2 * shape.n and not (columns == 64 and shape.extras)
+            yield from ((columns, 1, resident) for resident in several if fits)
+    for columns, cluster in product(COLUMNS[feed], CLUSTERS[feed]):
+        yield columns, cluster, 1
 
 
 def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
@@ -130,4 +149,6 @@ def _stages(config: TensorCoreConfig, machine: Machine) -> int:
     planes = 1 if config.feed.is_direct else 2
     stage = planes * (config.block_m + config.block_n) * ROW_BYTES
     outside = RAW_BOXES if config.feed is Feed.INSIDE else OUTSIDE_STAGES
-    return (machine.shared_memory_per_block - outside) // stage
+    # Of several blocks each costs some besides.
+    each = (machine.shared_memory_per_block + OF_EACH_BLOCK) // config.resident - OF_EACH_BLOCK
+    return (each - outside) // stage

@@ -164,7 +164,7 @@ def test_operands_join_by_row_by_column_and_by_place(
             (150, 230, 36),
             id="in turns",
         ),
-        pytest.param(_NARROW, (290, 30, 40), id="32 columns"),
+        pytest.param(_NARROW, (290, 28, 40), id="32 columns"),
         pytest.param(_NARROW, (140, 45, 12), id="tiles of 32 columns, without vectors"),
         pytest.param(
             _NARROW | {"INSTRUCTION": "Wgmma16Tf32", "RESIDENT_OF_TEST": 3, "STAGES_OF_TEST": 2},

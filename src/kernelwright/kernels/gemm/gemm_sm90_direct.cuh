@@ -12,9 +12,7 @@
 
 // Registers: with more, some of what a thread has are spilled.
 template <class Config>
-constexpr int most_held() {
-  return direct_registers(Config::RESIDENT) - 56;
-}
+constexpr int MOST_HELD = direct_registers(Config::RESIDENT) - 56;
 
 // How a warp's lanes lie on the 32 columns of its rows that it stores at one time, or on fewer that
 // a tile has: each has a run.
@@ -44,7 +42,7 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
   constexpr int OWN_BYTES = RUNS * Epilogue::template own_bytes<RUN, Masks>();
   // Of a thread: sums, what is fetched for these columns and for the next, and for all rows.
   constexpr int HELD = PARTS * COUNT + OWN_BYTES / 2 + static_cast<int>(sizeof(Joining)) / 4;
-  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64 && HELD <= most_held<Config>();
+  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64 && HELD <= MOST_HELD<Config>;
   const int own_row = Lanes::row(), own_column = Lanes::column();
   const int end = ANY_EDGES ? min(COUNT * 2, columns) : COUNT * 2;
   const bool has_rows = !ANY_EDGES || rows >= RowBuffer::ROWS;
