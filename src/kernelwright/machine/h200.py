@@ -87,6 +87,8 @@ _WARPGROUPS = WarpgroupRates(
     patch_row_cycles=2.9,
     missing_row_cycles=7.0,  # 64 channels in tiles of 128, 192 and 256: 49.8, 66.8 and 84.7 us.
     short_tile_cycles=2000,  # mobilenet_v3_large's products of 16 to 120 channels.
+    # Not measured: what instructions read of shared memory, and 8 cycles each.
+    band_tap_cycles=MappingProxyType({16: 200, 32: 256, 64: 360, 128: 560}),
     resident_share=0.4,  # Not measured.
     many_narrow=1.3,
     inside_step_cycles=3200,

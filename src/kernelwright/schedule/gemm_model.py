@@ -16,7 +16,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.kinds import Contract, Patches, Reduction
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.gemm_work import contraction_sizes
@@ -73,6 +73,10 @@ class ProductShape:
     """Batches, of all, that share a right factor and whose rows do not lie together."""
     taps: int = 1
     """Parts of K, each of which begins with a step of its own."""
+    reach: int = 0
+    """Of taps that can share pixels: how many padded pixels the last one is behind the first."""
+    padded: int = 0
+    """Padded pixels, likewise."""
 
     @property
     def copied(self) -> "ProductShape":
@@ -118,7 +122,7 @@ class ProductShape:
 
     def steps(self, config: TensorCoreConfig) -> int:
         """Steps along K."""
-        return self.taps * ceil(self.k // self.taps / config.block_k)
+        return self.taps // config.taps * ceil(self.k // self.taps / config.block_k)
 
     def tiles(self, block_m: int, block_n: int) -> int:
         """Tiles of that size that cover the result."""
@@ -173,7 +177,19 @@ def product_shape(
         rounds=anchor.may_round,
         apart=apart,
         taps=1 if anchor.patches is None else prod(anchor.patches.taps),
+        **_shared_pixels(anchor.patches, output),
     )
+
+
+def _shared_pixels(patches: Patches | None, output: TensorType) -> dict[str, int]:
+    """Reach and count of pixels that taps share; nothing where patches begin further apart."""
+    if patches is None or patches.stride != (1, 1) or prod(patches.taps) == 1:
+        return {}
+    pairs = zip(patches.taps, patches.dilation, strict=True)
+    down, across = ((taps - 1) * dilation for taps, dilation in pairs)
+    images, height, width, _ = (dim.hint for dim in output.shape)
+    padded = width + across
+    return {"reach": down * padded + across, "padded": images * (height + down) * padded}
 
 
 def tensor_core_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
@@ -216,7 +232,7 @@ def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
 def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Waves of tiles over the multiprocessors, and the kernels before and after."""
     rates = warpgroup_rates(machine)
-    of_tiles = _turn_cycles if config.feed is Feed.TURNS else _tile_cycles
+    of_tiles = {Feed.TURNS: _turn_cycles, Feed.BAND: _band_cycles}.get(config.feed, _tile_cycles)
     cycles = of_tiles(shape, config, machine)
     result = shape.result_bytes
     share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
@@ -236,6 +252,21 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     rates = warpgroup_rates(machine)
     arriving = _arriving_cycles(shape, config, rates)
     return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates)
+
+
+def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Cycles of the multiprocessor with most tiles, where taps share their pixels."""
+    rates = warpgroup_rates(machine)
+    steps, columns = shape.steps(config), min(config.block_n, shape.n)
+    missing = rates.missing_row_cycles * (config.block_n - columns)
+    row = ROW_BYTES / rates.turn_bytes
+    arriving = row * config.pixels + config.taps * (row * columns + missing)
+    multiplying = config.taps * rates.band_tap_cycles[config.block_n]
+    around = rates.tile_cycles * columns / 128 * (1.0 + rates.turn_extra * shape.extras)
+    step = max(arriving, multiplying, rates.copy_cycles / config.stages)
+    tile = rates.short_tile_cycles + steps * step + around
+    tiles = ceil(shape.padded / config.block_m) * ceil(shape.n / config.block_n)
+    return ceil(tiles / blocks_at_once(config, machine)) * tile
 
 
 def _arriving_cycles(shape: ProductShape, config: TensorCoreConfig, rates: WarpgroupRates) -> float:

@@ -118,6 +118,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     if config.transposed:
         lhs, rhs = rhs, lhs
     least_ahead = f"static constexpr int64_t LEAST_AHEAD = {config.least_ahead};"
+    band = f"static constexpr int PIXELS = {config.pixels}, TAPS = {config.taps};"
     return Tuned(
         sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
         members=(
@@ -129,7 +130,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *([_masks(kernel, config)] if config.feed in (Feed.DIRECT, Feed.TURNS) else []),
+            *([band] if config.feed is Feed.BAND else []),
+            *([_masks(kernel, config)] if config.feed.is_direct else []),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",

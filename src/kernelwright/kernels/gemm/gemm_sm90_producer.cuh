@@ -2,6 +2,7 @@
 // The thread that keeps the ring of stages of a tensor-core product full.
 
 #include "gemm_patches.cuh"
+#include "gemm_sm90_band.cuh"
 #include "gemm_sm90_tile.cuh"
 
 // Boxes have rows of 128 bytes. COUNT elements along a factor's own dimension from `first`, BLOCK_K
@@ -117,7 +118,9 @@ __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
   Ring<Tile::STAGES> ring;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
-    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+    if constexpr (Tile::FEED == Feed::BAND) {
+      fetch_band<Config>(p, shared, work, ring);
+    } else if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       fetch_patches<Config>(p, shared, work, ring);
     } else {
       int lhs_plane = 0, rhs_plane = 0;

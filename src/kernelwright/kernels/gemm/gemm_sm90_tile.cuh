@@ -21,6 +21,7 @@ enum class Feed {
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
   DIRECT,   // both lie in boxes and are multiplied as they come: of 16 bits, or rounded to TF32
   TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
+  BAND,     // patches, as DIRECT has them: all taps share a band of pixels (gemm_sm90_band.cuh)
 };
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
@@ -33,6 +34,24 @@ constexpr int direct_registers(int resident) {
   return resident == 1 ? 240 : resident == 2 ? 104 : 72;
 }
 constexpr int MOST_TURN_COLUMNS = 128;  // of a warpgroup's own tile of 128 rows
+
+// Taps of a stage, and pixels of its lhs where these are not the tile's rows.
+template <class Config>
+constexpr int taps_of_stage() {
+  if constexpr (Config::FEED == Feed::BAND) {
+    return Config::TAPS;
+  } else {
+    return 1;
+  }
+}
+template <class Config>
+constexpr int pixels_of_stage(int rows) {
+  if constexpr (Config::FEED == Feed::BAND) {
+    return Config::PIXELS;
+  } else {
+    return rows;
+  }
+}
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -65,11 +84,14 @@ struct Sm90Tile {
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 32 / sizeof(Element);  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
-  static constexpr int PLANES = FEED == Feed::DIRECT || FEED == Feed::TURNS ? 1 : 2;
+  static constexpr int PLANES =
+      FEED == Feed::DIRECT || FEED == Feed::TURNS || FEED == Feed::BAND ? 1 : 2;
+  static constexpr int TAPS = taps_of_stage<Config>();
+  static constexpr int LHS_ROWS = pixels_of_stage<Config>(BLOCK_M);
   // Of two planes, or of the fp32 numbers.
-  static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
-  static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
-  static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * RHS_PLANE;
+  static constexpr int LHS_BYTES = PLANES * LHS_ROWS * ROW_BYTES;
+  static constexpr int LHS_PLANE = LHS_ROWS * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
+  static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * TAPS * RHS_PLANE;
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
   static constexpr int RING_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + RAW_BYTES;
   // Room that the stages leave is for whole rows of results (or of this slice's sums): asynchronous
@@ -179,6 +201,7 @@ struct Sm90Parameters {
   [[maybe_unused]] SplitParameters::Side ahead = {};
   [[maybe_unused]] int ahead_side = 0;
   [[maybe_unused]] bool splits_ahead = false;
+  [[maybe_unused]] int band_rows = 0;        // padded pixels of a batch
   [[maybe_unused]] Sm90Units all = {};       // of all launches
   [[maybe_unused]] bool falls_back = false;  // what the guard says is known from the start
 };

@@ -53,6 +53,8 @@ class WarpgroupRates:
     """Cycles for such a row that the right factor does not have: zeros take longer."""
     short_tile_cycles: float
     """Cycles of a tile of few steps besides them and its stores: it waits for both in turn."""
+    band_tap_cycles: Mapping[int, float]
+    """Cycles of a tap of a step whose taps share pixels, by the columns of the tile."""
     resident_share: float
     """Least share of a tile's cycles that each of several blocks on a multiprocessor takes."""
     inside_step_cycles: float
