@@ -27,6 +27,8 @@ ROW_BYTES = 128
 """Bytes of a row of a tile's factor in a step (`Sm90Tile::ROW_BYTES`)."""
 SHARED_BYTES_OF_BARRIERS = 2 * 1024
 """Shared memory of barriers and of what alignment costs, bytes."""
+_FEW_STEPS = 4
+"""Steps of a tile that waits more than it multiplies: nothing hides its stores."""
 LIBRARY_UNIT = {
     DType.F32: "fp32_simt",
     DType.F64: "fp64_simt",
@@ -65,6 +67,8 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
+    joined: int = 0
+    """Tensors of any size that it reads."""
     rounds: bool = False
     """Whether float32 factors may be rounded to TF32."""
     kept: Reduction | None = None
@@ -174,6 +178,7 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
+        joined=sum(isinstance(kind, TensorType) for kind in inputs[2:]),
         rounds=anchor.may_round,
         apart=apart,
         taps=1 if anchor.patches is None else prod(anchor.patches.taps),
@@ -251,7 +256,8 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
     arriving = _arriving_cycles(shape, config, rates)
-    return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates)
+    waits = shape.joined > 0 and steps <= _FEW_STEPS
+    return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates, waits=waits)
 
 
 def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -301,8 +307,10 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     columns = config.block_n if config.transposed else min(config.block_n, shape.n)
     around = end * columns / 128 * (rates.transposed if config.transposed else 1.0)
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
-    few = not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, 4)
-    if is_direct and (few or config.resident > 1):
+    few = (
+        not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, _FEW_STEPS)
+    )
+    if is_direct and ((few and shape.joined > 0) or config.resident > 1):
         around *= 1.0 + rates.turn_extra * shape.extras
         tile = rates.short_tile_cycles + steps * step + around
         tile = max(tile, config.resident * max(steps * arriving, rates.resident_share * tile))

@@ -7,8 +7,6 @@ _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
 _STEP_PRODUCTS = 64
 """16-bit numbers of a row in a step."""
-_FEW_STEPS = 4
-"""Steps of a tile that waits more than it multiplies: nothing hides its stores."""
 _RUN = 4
 """Results that a lane stores at once: `RUN`, gemm_sm90_store.cuh."""
 
@@ -21,11 +19,14 @@ def turn_cycles(
     extras: int,
     arriving: float,
     rates: WarpgroupRates,
+    *,
+    waits: bool,
 ) -> float:
     """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K and of so many `columns`.
 
     A tile is stored while the next one is multiplied; the last one is not. `extras`: tensors of the
-    result's size that join it; `arriving`: least cycles until the operands of a step have come.
+    result's size that join it; `arriving`: least cycles until the operands of a step have come;
+    `waits`: whether steps are too few to hide what a tile waits for, values that join it for one.
     """
     results = config.block_m * config.block_n
     # Of TF32 a step has half as many products, each of which takes twice as long.
@@ -35,7 +36,7 @@ def turn_cycles(
     multiplying = steps * max(step, fetching, arriving) + rates.turn_tile_cycles
     of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
     stored = config.block_m * min(columns, config.block_n) / _ROWS
-    if steps <= _FEW_STEPS:
+    if waits:
         of_row *= rates.turn_short
         multiplying += rates.short_tile_cycles
     storing = stored * of_row

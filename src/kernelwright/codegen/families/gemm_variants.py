@@ -118,19 +118,19 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     if config.transposed:
         lhs, rhs = rhs, lhs
     least_ahead = f"static constexpr int64_t LEAST_AHEAD = {config.least_ahead};"
-    band = f"static constexpr int PIXELS = {config.pixels}, TAPS = {config.taps};"
     return Tuned(
         sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
         members=(
             f"using Instruction = Wgmma{config.block_n}{numbers};",
             f"static constexpr Feed FEED = Feed::{config.feed.name};",
             f"static constexpr int STAGES = {config.stages}, CLUSTER = {config.cluster}, "
-            f"SLICES = {config.slices}, RESIDENT = {config.resident};",
+            f"SLICES = {config.slices};",
+            f"static constexpr int RESIDENT = {config.resident}, TAPS = {config.taps}, "
+            f"PIXELS = {config.pixels};",
             f"static constexpr bool TRANSPOSED = {str(config.transposed).lower()};",
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *([band] if config.feed is Feed.BAND else []),
             *([_masks(kernel, config)] if config.feed.is_direct else []),
         ),
         variant="Sm90Variant",

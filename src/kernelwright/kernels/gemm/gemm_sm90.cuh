@@ -20,6 +20,7 @@
 //   STAGES, CLUSTER
 //   SLICES        K is cut into so many parts, which the last kernel adds in order
 //   RESIDENT      blocks on a multiprocessor at one time: each waits while others multiply or store
+//   TAPS, PIXELS  of a stage, where taps share their pixels
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications

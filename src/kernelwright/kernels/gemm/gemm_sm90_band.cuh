@@ -3,30 +3,9 @@
 // other in the padded images, and all taps of some of their channels: a tap is a shift of the left
 // factor's rows. So pixels come from the L2 once, not for each tap. Rows of such a tile are padded
 // pixels, some of which have no place in the result.
-//
-// A config for them has
-//   PIXELS  of a band: the tile's rows, and what the last of them reaches
-//   TAPS    of the filter
 
-#include "gemm_patches.cuh"
 #include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_products.cuh"
-
-// The stages of a unit: all taps of a chunk of channels each.
-template <class Config, class Tile, class Problem>
-__device__ __forceinline__ void fetch_band(const Sm90Parameters<Problem>& p,
-                                           const Sm90Shared<Tile>& shared, const Sm90Work& work,
-                                           Ring<Tile::STAGES>& ring) {
-  PixelPlace place = p.problem.patches.place(work.batch * p.band_rows + work.row);
-  for (int step = 0; step < work.steps; ++step, place.channel += Tile::BLOCK_K) {
-    wait(shared.empty + ring.stage, ring.phase ^ 1);
-    Barrier* const full = shared.full + ring.stage;
-    arrive_expecting(full, Tile::STAGE_BYTES);
-    copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, place, full);
-    copy_box(shared.rhs(ring.stage, 0), &p.rhs_map, place.channel, work.column, 0, full);
-    ring.advance();
-  }
-}
 
 // sums = products over `steps` chunks of channels, at least one. The last stage, which is not
 // released, is returned.

@@ -2,7 +2,6 @@
 // The thread that keeps the ring of stages of a tensor-core product full.
 
 #include "gemm_patches.cuh"
-#include "gemm_sm90_band.cuh"
 #include "gemm_sm90_tile.cuh"
 
 // Boxes have rows of 128 bytes. COUNT elements along a factor's own dimension from `first`, BLOCK_K
@@ -107,6 +106,22 @@ __device__ __forceinline__ void fetch_patches(const Sm90Parameters<Problem>& p,
                       Sm90Place<Tile>::rank());
     ring.advance();
     walk.advance();
+  }
+}
+
+// The same where taps share pixels: all taps of a chunk of channels each.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void fetch_band(const Sm90Parameters<Problem>& p,
+                                           const Sm90Shared<Tile>& shared, const Sm90Work& work,
+                                           Ring<Tile::STAGES>& ring) {
+  PixelPlace place = p.problem.patches.place(work.batch * p.band_rows + work.row);
+  for (int step = 0; step < work.steps; ++step, place.channel += Tile::BLOCK_K) {
+    wait(shared.empty + ring.stage, ring.phase ^ 1);
+    Barrier* const full = shared.full + ring.stage;
+    arrive_expecting(full, Tile::STAGE_BYTES);
+    copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, place, full);
+    copy_box(shared.rhs(ring.stage, 0), &p.rhs_map, place.channel, work.column, 0, full);
+    ring.advance();
   }
 }
 

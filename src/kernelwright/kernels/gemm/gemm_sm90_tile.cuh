@@ -26,7 +26,6 @@ enum class Feed {
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
 constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
-constexpr int OF_EACH_BLOCK = 1024;            // bytes that each block of a multiprocessor costs
 
 // Of a thread that multiplies, where so many blocks of 384 threads are on a multiprocessor: what
 // the warps beside it have given back is its own.
@@ -34,24 +33,6 @@ constexpr int direct_registers(int resident) {
   return resident == 1 ? 240 : resident == 2 ? 104 : 72;
 }
 constexpr int MOST_TURN_COLUMNS = 128;  // of a warpgroup's own tile of 128 rows
-
-// Taps of a stage, and pixels of its lhs where these are not the tile's rows.
-template <class Config>
-constexpr int taps_of_stage() {
-  if constexpr (Config::FEED == Feed::BAND) {
-    return Config::TAPS;
-  } else {
-    return 1;
-  }
-}
-template <class Config>
-constexpr int pixels_of_stage(int rows) {
-  if constexpr (Config::FEED == Feed::BAND) {
-    return Config::PIXELS;
-  } else {
-    return rows;
-  }
-}
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -84,10 +65,10 @@ struct Sm90Tile {
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 32 / sizeof(Element);  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
-  static constexpr int PLANES =
-      FEED == Feed::DIRECT || FEED == Feed::TURNS || FEED == Feed::BAND ? 1 : 2;
-  static constexpr int TAPS = taps_of_stage<Config>();
-  static constexpr int LHS_ROWS = pixels_of_stage<Config>(BLOCK_M);
+  static constexpr bool IS_BAND = FEED == Feed::BAND;
+  static constexpr int PLANES = FEED == Feed::DIRECT || TAKES_TURNS || IS_BAND ? 1 : 2;
+  static constexpr int TAPS = Config::TAPS;
+  static constexpr int LHS_ROWS = IS_BAND ? Config::PIXELS : BLOCK_M;
   // Of two planes, or of the fp32 numbers.
   static constexpr int LHS_BYTES = PLANES * LHS_ROWS * ROW_BYTES;
   static constexpr int LHS_PLANE = LHS_ROWS * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
@@ -133,8 +114,7 @@ struct Sm90Tile {
 
   static_assert(SPLITS_INSIDE ? CLUSTER == 4 : CLUSTER == 1 || CLUSTER == 2,
                 "blocks of a cluster fetch a half of rhs each, or split halves of both");
-  static_assert(RESIDENT * (SHARED_BYTES + OF_EACH_BLOCK) <= MAX_SHARED_BYTES + OF_EACH_BLOCK,
-                "its blocks have no more shared memory");
+  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES / RESIDENT, "a block has no more shared memory");
   static_assert(RESIDENT == 1 || FEED == Feed::DIRECT && CLUSTER == 1 && RESIDENT <= 3,
                 "several blocks are for factors as they are");
   static_assert(PLANES == 1 || BLOCK_N <= 128, "three sums of 64 x 256 do not fit registers");

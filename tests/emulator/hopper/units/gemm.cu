@@ -40,7 +40,7 @@ struct Tuned {
   using Instruction = INSTRUCTION;
   static constexpr Feed FEED = Feed::FEED_OF_TEST;
   static constexpr int STAGES = STAGES_OF_TEST, CLUSTER = CLUSTER_OF_TEST, SLICES = SLICES_OF_TEST;
-  static constexpr int RESIDENT = RESIDENT_OF_TEST;
+  static constexpr int RESIDENT = RESIDENT_OF_TEST, TAPS = 1, PIXELS = 0;
   static constexpr bool TRANSPOSED = TRANSPOSED_OF_TEST;
   static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
   static constexpr int64_t MIN_PRODUCTS = 0, LEAST_AHEAD = 0;
