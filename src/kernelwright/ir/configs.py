@@ -75,11 +75,13 @@ class Feed(StrEnum):
     TURNS = "turns"
     """Factors as DIRECT has them, by two warpgroups with tiles of their own: one multiplies while
     the other stores."""
+    BAND = "band"
+    """Patches as DIRECT has them, whose taps share the pixels of a stage."""
 
     @property
     def is_direct(self) -> bool:
         """Whether each product of two elements is one on the tensor cores."""
-        return self in (Feed.DIRECT, Feed.TURNS)
+        return self in (Feed.DIRECT, Feed.TURNS, Feed.BAND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class TensorCoreConfig:
     """Tunables of the tensor-core matrix product."""
 
     block_n: int
-    """Columns of a tile: 64, 128, 192 or 256."""
+    """Columns of a tile: 64, 128, 192 or 256; of TF32 16 or 32, too."""
     feed: Feed
     stages: int
     """Shared-memory buffers along K."""
@@ -100,6 +102,12 @@ class TensorCoreConfig:
     """The factors change sides: the transpose of the result is computed."""
     min_products: int = 0
     """The launcher takes another variant for products with fewer multiplications than this."""
+    resident: int = 1
+    """Blocks of a multiprocessor at one time: of several, each has fewer registers and stages."""
+    pixels: int = 0
+    """Pixels of a stage (`Feed.BAND`)."""
+    taps: int = 1
+    """Taps of a stage, likewise."""
     least_ahead: int = 1 << 23
     """Elements of a factor: fewer are not worth a launch of their own (`Feed.AHEAD`)."""
 
@@ -127,13 +135,15 @@ class TensorCoreConfig:
             Feed.INSIDE: "three fp16 tensor-core products, both factors split in them",
             Feed.DIRECT: "one tensor-core product",
             Feed.TURNS: "one tensor-core product, warpgroups in turns",
+            Feed.BAND: f"one tensor-core product, {self.taps} taps of {self.pixels} pixels",
         }[self.feed]
         rows, columns = (self.block_m, self.block_n)[:: -1 if self.transposed else 1]
         blocks = {2: ", clusters of two blocks", 4: ", clusters of four blocks"}
         shared = blocks.get(self.cluster, "")
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
+        several = f", {self.resident} blocks a multiprocessor" if self.resident > 1 else ""
         tile = f"tile {rows}x{columns}x{self.block_k}"
-        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
+        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}{several}"
 
 
 class Major(StrEnum):

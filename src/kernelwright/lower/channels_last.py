@@ -32,6 +32,7 @@ from kernelwright.lower.placed import (
     from_last,
     is_by_place,
     is_dear,
+    joined_by_place,
     placed,
     to_last,
     turned_early,
@@ -53,7 +54,10 @@ class _Writer:
         self._known = {node.name: node for node in graph.nodes}
         self._convolutions = frozenset(convolutions)
         channels = placed(graph, convolutions)
-        self._early = turned_early(graph, self._convolutions, channels)
+        joined = joined_by_place(graph, self._convolutions, channels)
+        if joined:
+            channels = placed(graph, convolutions, joined)
+        self._early = turned_early(graph, self._convolutions, channels, joined)
         self._wanted = by_place(graph, convolutions, channels) | self._early
         self._channels = channels | dict.fromkeys(self._early, 1)
         self._users = graph.users()

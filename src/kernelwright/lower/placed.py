@@ -45,9 +45,11 @@ def is_by_place(node: Node) -> bool:
     return isinstance(node.kind, Conv) and node.kind.by_place is not None
 
 
-def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
+def placed(
+    graph: Graph, convolutions: Collection[str], turned: Collection[str] = ()
+) -> dict[str, int]:
     """The values that can be computed in the order of memory, and how many of their dimensions the
-    channels are."""
+    channels are. `turned`: steps on other values that are, too."""
     known = {node.name: node for node in graph.nodes}
     users = graph.users()
     found: dict[str, int] = {}
@@ -82,7 +84,8 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     for node in graph.nodes:
         if isinstance(node.kind, Concat) and not is_joined_for(node):
             continue
-        channels = 1 if node.name in convolutions else _channels(node, known, found)
+        starts = node.name in convolutions or node.name in turned
+        channels = 1 if starts else _channels(node, known, found)
         if channels is not None:
             found[node.name] = channels
     return found
@@ -196,15 +199,58 @@ def _same_shape(one: Node, other: Node) -> bool:
     return is_pair and one.tensor.shape == other.tensor.shape
 
 
-def turned_early(
+def joined_by_place(
     graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
 ) -> frozenset[str]:
-    """Steps on other values that nothing but such convolutions reads, and the steps before them.
+    """Steps on other values that join what is computed by place, where all else that reads them can
+    be computed so: convolutions, depthwise ones among them.
+
+    Where they joined it, each of their channels would be read from a plane of its own.
+    """
+    users, wanted = graph.users(), by_place(graph, convolutions, channels)
+    found: set[str] = set()
+    for node in graph.nodes:
+        if not _may_turn(node, graph) or node.name in channels:
+            continue
+        readers = [graph[name] for name in users[node.name]]
+        joins = [it for it in readers if _joins(it, node) and it.name in wanted]
+        others = (it for it in readers if it not in joins)
+        if joins and all(_slides_over(it, node, convolutions) for it in others):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def _joins(reader: Node, node: Node) -> bool:
+    """Whether it is a step of the same size."""
+    return isinstance(reader.kind, Pointwise) and reader.tensor.shape == node.tensor.shape
+
+
+def _slides_over(reader: Node, node: Node, convolutions: Collection[str]) -> bool:
+    """Whether it convolves the value: all channels by place, or each by itself."""
+    is_depthwise = isinstance(reader.kind, Window) and reader.kind.op is Pooling.DOT
+    takes = is_depthwise or reader.name in convolutions
+    return takes and reader.inputs[0] == node.name and node.name not in reader.inputs[1:-1]
+
+
+def _may_turn(node: Node, graph: Graph) -> bool:
+    """Whether a step's result may be written by place."""
+    is_step = isinstance(node.kind, Pointwise) and not has_coordinates(node.kind.expr)
+    return is_step and node.name not in graph.results
+
+
+def turned_early(
+    graph: Graph,
+    convolutions: Collection[str],
+    channels: Mapping[str, int],
+    joined: Collection[str],
+) -> frozenset[str]:
+    """Steps on other values that nothing but such convolutions reads, those that join what is by
+    place, and the steps before them.
 
     They read what lies in PyTorch's order and write by place: a copy less than in its own order.
     """
     users = graph.users()
-    found: set[str] = set()
+    found = set(joined)
 
     def takes_by_place(name: str, node: Node) -> bool:
         reader = graph[name]
@@ -216,10 +262,8 @@ def turned_early(
 
     for node in reversed(graph.nodes):
         if (
-            isinstance(node.kind, Pointwise)
+            _may_turn(node, graph)
             and node.name not in channels
-            and node.name not in graph.results
-            and not has_coordinates(node.kind.expr)
             and users[node.name]
             and all(takes_by_place(name, node) for name in users[node.name])
         ):

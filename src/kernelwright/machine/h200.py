@@ -71,8 +71,25 @@ _CUDA_CORES = CudaCoreRates(
 _WARPGROUPS = WarpgroupRates(
     clock=1.53e9,
     step_cycles=MappingProxyType(
-        {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 192): 810, (1, 256): 1060}
+        {
+            (3, 64): 1000,
+            (3, 128): 1550,
+            (1, 16): 320,  # Not measured, as (1, 32).
+            (1, 32): 330,
+            (1, 64): 360,
+            (1, 128): 560,
+            (1, 192): 810,
+            (1, 256): 1060,
+        }
     ),
+    copy_cycles=1200,  # Not measured.
+    # 3 x 3 of 64 channels, 56 x 56, and of 32 of 128: 31.7 and 104.7 us.
+    patch_row_cycles=2.9,
+    missing_row_cycles=7.0,  # 64 channels in tiles of 128, 192 and 256: 49.8, 66.8 and 84.7 us.
+    short_tile_cycles=2000,  # mobilenet_v3_large's products of 16 to 120 channels.
+    # Not measured: what instructions read of shared memory, and 8 cycles each.
+    band_tap_cycles=MappingProxyType({16: 200, 32: 256, 64: 360, 128: 560}),
+    resident_share=0.4,  # Not measured.
     many_narrow=1.3,
     inside_step_cycles=3200,
     tile_cycles=3900,
@@ -101,6 +118,7 @@ _WARPGROUPS = WarpgroupRates(
     turn_tile_cycles=800.0,
     turn_result_cycles=5.0,
     turn_extra=0.4,
+    turn_short=4.5,  # 64 to 256 channels, 56 x 56, with norm and ReLU: 44 us.
     turn_shifted=4.2,
     turn_begin_cycles=5500.0,
     slice_k=256,

@@ -16,7 +16,7 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.kinds import Contract, Patches, Reduction
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.gemm_work import contraction_sizes
@@ -27,6 +27,8 @@ ROW_BYTES = 128
 """Bytes of a row of a tile's factor in a step (`Sm90Tile::ROW_BYTES`)."""
 SHARED_BYTES_OF_BARRIERS = 2 * 1024
 """Shared memory of barriers and of what alignment costs, bytes."""
+_FEW_STEPS = 4
+"""Steps of a tile that waits more than it multiplies: nothing hides its stores."""
 LIBRARY_UNIT = {
     DType.F32: "fp32_simt",
     DType.F64: "fp64_simt",
@@ -65,6 +67,8 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
+    joined: int = 0
+    """Tensors of any size that it reads."""
     rounds: bool = False
     """Whether float32 factors may be rounded to TF32."""
     kept: Reduction | None = None
@@ -75,6 +79,10 @@ class ProductShape:
     """Batches, of all, that share a right factor and whose rows do not lie together."""
     taps: int = 1
     """Parts of K, each of which begins with a step of its own."""
+    reach: int = 0
+    """Of taps that can share pixels: how many padded pixels the last one is behind the first."""
+    padded: int = 0
+    """Padded pixels, likewise."""
 
     @property
     def copied(self) -> "ProductShape":
@@ -120,7 +128,7 @@ class ProductShape:
 
     def steps(self, config: TensorCoreConfig) -> int:
         """Steps along K."""
-        return self.taps * ceil(self.k // self.taps / config.block_k)
+        return self.taps // config.taps * ceil(self.k // self.taps / config.block_k)
 
     def tiles(self, block_m: int, block_n: int) -> int:
         """Tiles of that size that cover the result."""
@@ -157,6 +165,7 @@ def product_shape(
         aligned = sizes[letters[-1]] % chunk == 0
         return Factor(elements=kind.numel_hint, major=major, is_aligned=aligned)
 
+    reach, padded = _shared_pixels(anchor.patches, output)
     return ProductShape(
         batches=apart * prod(sizes[letter] for letter in own),
         m=prod(sizes[letter] for letter in rows[at:]),
@@ -172,10 +181,24 @@ def product_shape(
             isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
             for kind in inputs[2:]
         ),
+        joined=sum(isinstance(kind, TensorType) for kind in inputs[2:]),
         rounds=anchor.may_round,
         apart=apart,
         taps=1 if anchor.patches is None else prod(anchor.patches.taps),
+        reach=reach,
+        padded=padded,
     )
+
+
+def _shared_pixels(patches: Patches | None, output: TensorType) -> tuple[int, int]:
+    """Reach and count of pixels that taps share; 0 where patches begin further apart."""
+    if patches is None or patches.stride != (1, 1) or prod(patches.taps) == 1:
+        return 0, 0
+    pairs = zip(patches.taps, patches.dilation, strict=True)
+    down, across = ((taps - 1) * dilation for taps, dilation in pairs)
+    images, height, width, _ = (dim.hint for dim in output.shape)
+    padded = width + across
+    return down * padded + across, images * (height + down) * padded
 
 
 def tensor_core_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
@@ -218,13 +241,13 @@ def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
 def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Waves of tiles over the multiprocessors, and the kernels before and after."""
     rates = warpgroup_rates(machine)
-    of_tiles = _turn_cycles if config.feed is Feed.TURNS else _tile_cycles
+    of_tiles = {Feed.TURNS: _turn_cycles, Feed.BAND: _band_cycles}.get(config.feed, _tile_cycles)
     cycles = of_tiles(shape, config, machine)
     result = shape.result_bytes
     share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
-    storing *= rates.narrow_store if config.block_n < 128 else 1.0
+    storing *= rates.narrow_store if config.block_n < min(128, shape.n) else 1.0
     few = config.feed.is_direct and 2 * min(shape.m, shape.n) <= config.block_m
     share = rates.few_rows_share if few else rates.operand_share
     moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
@@ -236,7 +259,34 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     steps = shape.steps(config)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
-    return turn_cycles(config, steps, waves, shape.n, shape.extras, rates)
+    arriving = _arriving_cycles(shape, config, rates)
+    waits = shape.joined > 0 and steps <= _FEW_STEPS
+    return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates, waits=waits)
+
+
+def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Cycles of the multiprocessor with most tiles, where taps share their pixels."""
+    rates = warpgroup_rates(machine)
+    steps, columns = shape.steps(config), min(config.block_n, shape.n)
+    missing = rates.missing_row_cycles * (config.block_n - columns)
+    row = ROW_BYTES / rates.turn_bytes
+    arriving = row * config.pixels + config.taps * (row * columns + missing)
+    multiplying = config.taps * rates.band_tap_cycles[config.block_n]
+    around = rates.tile_cycles * columns / 128 * (1.0 + rates.turn_extra * shape.extras)
+    step = max(arriving, multiplying, rates.copy_cycles / config.stages)
+    tile = rates.short_tile_cycles + steps * step + around
+    tiles = ceil(shape.padded / config.block_m) * ceil(shape.n / config.block_n)
+    return ceil(tiles / blocks_at_once(config, machine)) * tile
+
+
+def _arriving_cycles(shape: ProductShape, config: TensorCoreConfig, rates: WarpgroupRates) -> float:
+    """Cycles in which a multiprocessor gets the rows of a step while the others do, too: the
+    columns of a tile that the result does not have are rows of zeros."""
+    size = shape.m if config.transposed else shape.n
+    columns = size / ceil(size / config.block_n)
+    row = rates.patch_row_cycles if shape.taps > 1 else ROW_BYTES / rates.turn_bytes
+    missing = rates.missing_row_cycles * (config.block_n - columns)
+    return row * (config.block_m + columns) + missing
 
 
 def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -247,9 +297,12 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     step = rates.step_cycles[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
-    is_narrow = config.feed is Feed.DIRECT and config.block_n < 128
-    if is_narrow and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
-        step *= rates.many_narrow
+    is_direct = config.feed is Feed.DIRECT
+    arriving = 0.0
+    if is_direct and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
+        step *= rates.many_narrow if config.block_n < 128 else 1.0
+        arriving = _arriving_cycles(shape, config, rates)
+    step = max(step, arriving, rates.copy_cycles / config.stages if is_direct else 0.0)
     step *= rates.converting if config.feed is Feed.CONVERT else 1.0
     step *= rates.two_stages if config.stages == 2 else 1.0
     end = rates.buffered_tile_cycles if buffered else rates.tile_cycles
@@ -258,9 +311,16 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     columns = config.block_n if config.transposed else min(config.block_n, shape.n)
     around = end * columns / 128 * (rates.transposed if config.transposed else 1.0)
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
-    # With few steps half of a block stores while the other half multiplies.
-    few = not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, 4)
-    tile = max(steps * step, around) if few else steps * step + around
+    few = (
+        not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, _FEW_STEPS)
+    )
+    if is_direct and ((few and shape.joined > 0) or config.resident > 1):
+        around *= 1.0 + rates.turn_extra * shape.extras
+        tile = rates.short_tile_cycles + steps * step + around
+        tile = max(tile, config.resident * max(steps * arriving, rates.resident_share * tile))
+    else:
+        # With few steps half of a block stores while the other half multiplies.
+        tile = max(steps * step, around) if few else steps * step + around
     empty = _empty_blocks(shape, config)
     waves = ceil((tensor_core_blocks(shape, config) - empty) / blocks_at_once(config, machine))
     return waves * tile + empty / machine.sm_count * (step + around)
@@ -278,9 +338,10 @@ def edge_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine
 
 
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
-    """One on each multiprocessor, but for those that whole clusters do not find together."""
+    """As many on each multiprocessor as the config has, but for those that whole clusters do not
+    find together."""
     share = warpgroup_rates(machine).clusters_of_four if config.cluster == 4 else 1.0
-    return int(machine.sm_count * share) // config.cluster * config.cluster
+    return int(machine.sm_count * share) // config.cluster * config.cluster * config.resident
 
 
 def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> int:

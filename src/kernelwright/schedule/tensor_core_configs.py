@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from math import ceil
 
 from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
@@ -32,8 +33,12 @@ COLUMNS = {
     Feed.INSIDE: (128,),
     Feed.DIRECT: (256, 192, 128, 64),
     Feed.TURNS: (256, 192, 128, 64),
+    Feed.BAND: (128, 64),
 }
 """Columns of a tile: three accumulators of 256 columns do not fit the registers."""
+FEW_COLUMNS = {64: (2,), 32: (2, 1), 16: (2, 3, 1)}
+"""Of more tiles of TF32: how many blocks a multiprocessor has at one time, as the registers of
+their sums let it, the best first where memory is the limit."""
 CLUSTERS = {
     Feed.SPLIT: (2, 1),
     Feed.AHEAD: (2, 1),
@@ -42,11 +47,16 @@ CLUSTERS = {
     Feed.INSIDE: (4,),
     Feed.DIRECT: (2, 1),
     Feed.TURNS: (2, 1),
+    Feed.BAND: (1,),
 }
+_PIXELS, _MOST_PIXELS = 64, 256
+"""Pixels of a stage are so many, or times as many: those of one copy at most."""
 _BOX_COLUMNS = 64
 """Elements of a row of 128 bytes."""
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
+OF_EACH_BLOCK = 1024
+"""Bytes of shared memory that a block takes besides its own."""
 RAW_BOXES = 34 * 1024
 """Instead, where both factors are split inside: what becomes the next stage, and barriers."""
 
@@ -56,20 +66,29 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     if machine.warpgroups is None:
         return
     least = min(machine.warpgroups.least_products, shape.products)
-    direct = (Feed.DIRECT, Feed.TURNS) if shape.rounds and shape.dtype is DType.F32 else ()
+    direct: tuple[Feed, ...] = ()
+    if shape.rounds and shape.dtype is DType.F32:
+        direct = (Feed.DIRECT, Feed.TURNS, *([Feed.BAND] if shape.reach else []))
     feeds = PAIRED_FEEDS if shape.pairs else (*FEEDS.get(shape.dtype, ()), *direct)
     for feed in feeds:
-        for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
+        for transposed, (columns, cluster, resident) in product(
+            (False, True), tuple(_tiles(feed, shape))
+        ):
             config = TensorCoreConfig(
                 block_n=columns,
                 feed=feed,
                 stages=0,
                 cluster=cluster,
+                resident=resident,
                 transposed=transposed,
+                taps=shape.taps if feed is Feed.BAND else 1,
+                pixels=_pixels(shape) if feed is Feed.BAND else 0,
                 block_k=ROW_BYTES // shape.dtype.itemsize if feed.is_direct else 64,
                 min_products=least,
             )
             config = replace(config, stages=_stages(config, machine))
+            if config.stages < 2:
+                continue
             if feed is Feed.AHEAD:
                 if elements_ahead(shape, config, machine) > 0:
                     yield config
@@ -77,6 +96,25 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
                 yield config
                 yield from _sliced(config, shape, machine)
                 yield from _buffered(config, shape, machine)
+
+
+def _pixels(shape: ProductShape) -> int:
+    """Pixels of a tile whose taps share them, and what the last ones reach."""
+    rows = 128 + shape.reach
+    return ceil(rows / _PIXELS) * _PIXELS
+
+
+def _tiles(feed: Feed, shape: ProductShape) -> Iterator[tuple[int, int, int]]:
+    """Columns of a tile, blocks of a cluster, blocks of a multiprocessor."""
+    if feed is Feed.BAND:
+        yield from ((columns, 1, 1) for columns in (32, 16) if columns < 2 * shape.n)
+    if feed is Feed.DIRECT and shape.dtype is DType.F32:
+        for columns, several in FEW_COLUMNS.items():
+            # What joins 64 columns has no registers beside their sums.
+            fits = columns < 2 * shape.n and not (columns == 64 and shape.extras)
+            yield from ((columns, 1, resident) for resident in several if fits)
+    for columns, cluster in product(COLUMNS[feed], CLUSTERS[feed]):
+        yield columns, cluster, 1
 
 
 def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
@@ -89,7 +127,10 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
         Feed.INSIDE: (lhs, rhs),
         Feed.DIRECT: (lhs, rhs),
         Feed.TURNS: (lhs, rhs),
+        Feed.BAND: (lhs, rhs),
     }[config.feed]
+    if config.feed is Feed.BAND and (config.pixels > _MOST_PIXELS or config.transposed):
+        return False
     # Its launcher takes no triangles, and the guard counts each element in one tile only.
     is_plain = shape.batches == 1 and shape.triangle is None and not config.transposed
     if config.feed is Feed.INSIDE and not is_plain:
@@ -143,6 +184,9 @@ def _buffered(
 def _stages(config: TensorCoreConfig, machine: Machine) -> int:
     """As many as fit the shared memory beside what is on its way to the result."""
     planes = 1 if config.feed.is_direct else 2
-    stage = planes * (config.block_m + config.block_n) * ROW_BYTES
+    rows = config.pixels or config.block_m
+    stage = planes * (rows + config.taps * config.block_n) * ROW_BYTES
     outside = RAW_BOXES if config.feed is Feed.INSIDE else OUTSIDE_STAGES
-    return (machine.shared_memory_per_block - outside) // stage
+    # Of several blocks each costs some besides.
+    each = (machine.shared_memory_per_block + OF_EACH_BLOCK) // config.resident - OF_EACH_BLOCK
+    return (each - outside) // stage

@@ -17,21 +17,29 @@ def turn_cycles(
     waves: int,
     columns: int,
     extras: int,
+    arriving: float,
     rates: WarpgroupRates,
+    *,
+    waits: bool,
 ) -> float:
     """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K and of so many `columns`.
 
     A tile is stored while the next one is multiplied; the last one is not. `extras`: tensors of the
-    result's size that join it.
+    result's size that join it; `arriving`: least cycles until the operands of a step have come;
+    `waits`: whether steps are too few to hide what a tile waits for, values that join it for one.
     """
     results = config.block_m * config.block_n
     # Of TF32 a step has half as many products, each of which takes twice as long.
     step = rates.turn_share * results * _STEP_PRODUCTS / rates.cycle_products
     fetched = 2 * _STEP_PRODUCTS * (config.block_m + config.block_n // config.cluster)
     fetching = fetched / rates.turn_bytes * (rates.turn_shared if config.cluster > 1 else 1.0)
-    multiplying = steps * max(step, fetching) + rates.turn_tile_cycles
+    multiplying = steps * max(step, fetching, arriving) + rates.turn_tile_cycles
     of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
-    storing = config.block_m * min(columns, config.block_n) / _ROWS * of_row
+    stored = config.block_m * min(columns, config.block_n) / _ROWS
+    if waits:
+        of_row *= rates.turn_short
+        multiplying += rates.short_tile_cycles
+    storing = stored * of_row
     storing *= rates.turn_shifted if columns % _RUN else 1.0
     between = waves * max(multiplying, (multiplying + storing) / 2)
     return rates.turn_begin_cycles + between + storing

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
+from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract
 from kernelwright.machine import H200
@@ -92,12 +93,20 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     ):
         plan = plan_graph(capture_module(module, given), CUTTING, choices=chosen).plan
     assert not plan.left_to_pytorch
+    configs = [it.config for it in plan.kernels if isinstance(it.config, TensorCoreConfig)]
     anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
     assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 6
     (copies,) = (it for it in plan.kernels if it.family == "copies")
     assert len(copies.outputs) == 4, copies.outputs
     slices = [getattr(it.config, "slices", 1) for it in plan.kernels]
     assert min(slices) == 1 and max(slices) > 2, slices
+    if ROUNDS:
+        # Taps that share pixels, dilated and of rows that lie apart; tiles of few columns.
+        (band,) = (it for it in configs if it.feed is Feed.BAND)
+        assert band.taps == 9 and {(it.block_n, it.resident) for it in configs} >= {
+            (16, 1),
+            (16, 2),
+        }
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, scale", plan).source, namespace)
     return namespace["ModelNew"].forward

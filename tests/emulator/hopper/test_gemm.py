@@ -19,6 +19,7 @@ _SPLIT: dict[str, object] = {
     "STAGES_OF_TEST": 3,
     "CLUSTER_OF_TEST": 2,
     "SLICES_OF_TEST": 1,
+    "RESIDENT_OF_TEST": 1,
     "TRANSPOSED_OF_TEST": 0,
     "LHS_OF_TEST": "K",
     "RHS_OF_TEST": "MN",
@@ -29,6 +30,7 @@ _CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
 _INSIDE = _SPLIT | {"FEED_OF_TEST": "INSIDE", "CLUSTER_OF_TEST": 4}
 _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
 _ROUNDED = _DIRECT | {"INSTRUCTION": "Wgmma128Tf32", "RHS_OF_TEST": "K"}
+_NARROW = _ROUNDED | {"INSTRUCTION": "Wgmma32Tf32", "CLUSTER_OF_TEST": 1, "RESIDENT_OF_TEST": 2}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
@@ -161,6 +163,16 @@ def test_operands_join_by_row_by_column_and_by_place(
             | {"INSTRUCTION": "Wgmma192Tf32", "FEED_OF_TEST": "TURNS", "CLUSTER_OF_TEST": 1},
             (150, 230, 36),
             id="in turns",
+        ),
+        pytest.param(_NARROW, (290, 28, 40), id="32 columns"),
+        pytest.param(_NARROW, (140, 45, 12), id="tiles of 32 columns, without vectors"),
+        pytest.param(
+            _NARROW | {"INSTRUCTION": "Wgmma16Tf32", "RESIDENT_OF_TEST": 3, "STAGES_OF_TEST": 2},
+            (150, 24, 100),
+            id="16 columns",
+        ),
+        pytest.param(
+            _NARROW | {"INSTRUCTION": "Wgmma16Tf32"}, (129, 21, 8), id="16, without vectors"
         ),
     ],
 )

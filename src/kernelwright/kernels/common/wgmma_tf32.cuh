@@ -7,6 +7,57 @@
 
 #include <cstdint>
 
+// sums (64 x 16) = lhs (64 x 8) * rhs (8 x 16), added to sums unless `accumulate` is 0.
+// Sources are descriptors of wgmma.cuh, contiguous along K: there are no others of 32 bits.
+struct Wgmma16Tf32 {
+  using Element = float;
+  static constexpr int N = 16;
+  static constexpr int REGISTERS = 8;
+
+  template <int TRANSPOSE_LHS, int TRANSPOSE_RHS>
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,
+                                                  uint64_t rhs, int accumulate) {
+    static_assert(TRANSPOSE_LHS == 0 && TRANSPOSE_RHS == 0, "TF32 lies along K");
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k8.f32.tf32.tf32 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "%8, %9, accumulate, 1, 1;\n"
+        "}\n"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7])
+        : "l"(lhs), "l"(rhs), "r"(accumulate));
+  }
+};
+
+// sums (64 x 32) = lhs (64 x 8) * rhs (8 x 32), added to sums unless `accumulate` is 0.
+// Sources are descriptors of wgmma.cuh, contiguous along K: there are no others of 32 bits.
+struct Wgmma32Tf32 {
+  using Element = float;
+  static constexpr int N = 32;
+  static constexpr int REGISTERS = 16;
+
+  template <int TRANSPOSE_LHS, int TRANSPOSE_RHS>
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,
+                                                  uint64_t rhs, int accumulate) {
+    static_assert(TRANSPOSE_LHS == 0 && TRANSPOSE_RHS == 0, "TF32 lies along K");
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "%16, %17, accumulate, 1, 1;\n"
+        "}\n"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]),
+          "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15])
+        : "l"(lhs), "l"(rhs), "r"(accumulate));
+  }
+};
+
 // sums (64 x 64) = lhs (64 x 8) * rhs (8 x 64), added to sums unless `accumulate` is 0.
 // Sources are descriptors of wgmma.cuh, contiguous along K: there are no others of 32 bits.
 struct Wgmma64Tf32 {

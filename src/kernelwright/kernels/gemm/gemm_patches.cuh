@@ -41,10 +41,7 @@ struct Patches {
     patches.pixel_stride = stride(2, (patches.channels + vector - 1) / vector * vector);
     patches.row_stride = stride(1, patches.pixel_stride * patches.sizes[0]);
     patches.image_stride = stride(0, patches.row_stride * patches.sizes[1]);
-    if (patches.has_divisors()) {
-      patches.across = Divisor(static_cast<uint32_t>(patches.positions[0]));
-      patches.down = Divisor(static_cast<uint32_t>(patches.positions[1]));
-    }
+    patches.find_divisors();
     return patches;
   }
 
@@ -55,6 +52,25 @@ struct Patches {
   }
 
   int taps() const { return walk.taps[0] * walk.taps[1]; }
+
+  // Pixels from the first tap to the last along a dimension.
+  __host__ __device__ __forceinline__ int reach(int d) const {
+    return (walk.taps[d] - 1) * walk.dilation[d];
+  }
+  // Of stride 1: the padded pixels that the first tap meets, whether the last one does or not.
+  Patches as_band() const {
+    Patches band = *this;
+    for (int d = 0; d < 2; ++d) band.positions[d] += reach(d);
+    band.find_divisors();
+    return band;
+  }
+  bool has_band(int most) const {
+    const int64_t last = reach(1) * (positions[0] + reach(0)) + reach(0);
+    return walk.stride[0] == 1 && walk.stride[1] == 1 && last <= most && as_band().is_boxed();
+  }
+  int64_t places() const { return count * positions[0] * positions[1]; }
+  // Whether so many places are those of whole images.
+  bool has_whole(int64_t rows) const { return rows % (positions[0] * positions[1]) == 0; }
 
   // Whether the tensor memory accelerator can bring them.
   bool is_boxed() const {
@@ -106,7 +122,25 @@ struct Patches {
     return place;
   }
 
+  // Of a band: the row of the result that padded pixel number `position` begins, or -1.
+  __device__ __forceinline__ int result_row(int position) const {
+    const auto row = static_cast<int>(across.quotient(position));
+    const auto image = static_cast<int>(down.quotient(row));
+    const int x = position - row * static_cast<int>(across.value());
+    const int y = row - image * static_cast<int>(down.value());
+    const int width = static_cast<int>(positions[0]) - reach(0);
+    const int height = static_cast<int>(positions[1]) - reach(1);
+    const bool exists = x < width && y < height && image < count;
+    return exists ? (image * height + y) * width + x : -1;
+  }
+
  private:
+  void find_divisors() {
+    if (!has_divisors()) return;
+    across = Divisor(static_cast<uint32_t>(positions[0]));
+    down = Divisor(static_cast<uint32_t>(positions[1]));
+  }
+
   // Whether places have numbers that are divided fast, those of tiles at the end among them.
   bool has_divisors() const {
     const double places = static_cast<double>(count) * static_cast<double>(positions[0]) *
@@ -136,14 +170,14 @@ struct PatchGemm : Gemm<T, Out, Epilogue, Extra...> {
     return {Product::describe(epilogue, out, matrix, filter, extras...), patches};
   }
 
-  // The filter as boxes of one tap.
+  // The filter as boxes of one tap, or of all.
   bool is_filter_boxed() const {
     const MatrixOperand& filter = this->rhs();
     return reinterpret_cast<uintptr_t>(filter.data) % 16 == 0 && filter.row_stride == 1 &&
            (this->n == 1 ||
             (filter.column_stride > 0 && filter.column_stride % patches.vector() == 0));
   }
-  TensorBox filter_box(CUtensorMapDataType type, int channels, int columns) const {
+  TensorBox filter_box(CUtensorMapDataType type, int channels, int columns, int taps) const {
     TensorBox box = {};
     box.type = type;
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
@@ -154,7 +188,7 @@ struct PatchGemm : Gemm<T, Out, Epilogue, Extra...> {
     box.strides[1] = patches.channels * sizeof(T);
     box.box[0] = channels;
     box.box[1] = columns;
-    box.box[2] = 1;
+    box.box[2] = taps;
     return box;
   }
 };

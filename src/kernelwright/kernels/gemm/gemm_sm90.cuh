@@ -19,6 +19,8 @@
 //   FEED          how the factors come
 //   STAGES, CLUSTER
 //   SLICES        K is cut into so many parts at most, which the last kernel adds in order
+//   RESIDENT      blocks on a multiprocessor at one time: each waits while others multiply or store
+//   TAPS, PIXELS  of a stage, where taps share their pixels
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications
@@ -28,6 +30,7 @@
 #include "gemm_epilogue.cuh"
 #include "gemm_guard.cuh"
 #include "gemm_plain.cuh"
+#include "gemm_sm90_band.cuh"
 #include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_inside.cuh"
 #include "gemm_sm90_producer.cuh"
@@ -83,6 +86,8 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
         ask_for_direct<1, Tile::BLOCK_N>(p, work, work.row + own_warp * RowBuffer::ROWS);
       }
       last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
+    } else if constexpr (Tile::FEED == Feed::BAND) {
+      last = multiply_band<Config>(p.problem.patches, shared, warpgroup, ring, work.steps, sums);
     } else if constexpr (Tile::FEED == Feed::CONVERT) {
       const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
       last = multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
@@ -96,10 +101,10 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
     int row = thread % 32 / 4;
     if constexpr (Tile::FEED == Feed::CONVERT) row = permuted_row<Config::LHS>(row);
-    const Unscale unscale = Unscale::of(
-        Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
-            ? 0
-            : notes.exponents[0] + notes.exponents[1 + p.problem.product_of(work.batch)]);
+    const Unscale unscale =
+        Unscale::of(Tile::PLANES == 1 ? 0
+                                      : notes.exponents[0] +
+                                            notes.exponents[1 + p.problem.product_of(work.batch)]);
     if constexpr (Tile::SPLITS_INSIDE) {
       sync_consumers<Tile>();  // nobody reads the stage any more
 
@@ -121,6 +126,8 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       } else if constexpr (Tile::FEED == Feed::DIRECT) {
         const auto& parts = reinterpret_cast<const float (&)[1][Tile::REGISTERS]>(sums);
         store_direct<Config>(p, work, first_row, row, parts, buffer);
+      } else if constexpr (Tile::FEED == Feed::BAND) {
+        store_band<Config>(p, work, first_row, row, sums, buffer);
       } else {
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
@@ -180,7 +187,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
         p.header->exponents[threadIdx.x] = notes.exponents[threadIdx.x];
       }
     }
-  } else if constexpr (Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS) {
+  } else if constexpr (Tile::PLANES == 2) {
     if (threadIdx.x < SCALES) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
       if (p.falls_back && !pairs_were_exact(p.problem.rest)) {

@@ -10,24 +10,40 @@
 
 #include "gemm_sm90_store.cuh"
 
-constexpr int MOST_HELD = 184;  // registers: with more, some of 240 are spilled
+// Registers: with more, some of what a thread has are spilled.
+template <class Config>
+constexpr int MOST_HELD = direct_registers(Config::RESIDENT) - 56;
+
+// How a warp's lanes lie on the 32 columns of its rows that it stores at one time, or on fewer that
+// a tile has: each has a run.
+template <int COUNT>
+struct RunLanes {
+  static constexpr int COLUMNS = COUNT * 2 < RowBuffer::COLUMNS ? COUNT * 2 : RowBuffer::COLUMNS;
+  static constexpr int ACROSS = COLUMNS / RUN, DOWN = 32 / ACROSS;
+  static constexpr int RUNS = RowBuffer::ROWS / DOWN;  // of a lane
+
+  __device__ __forceinline__ static int row() { return threadIdx.x % 32 / ACROSS; }
+  __device__ __forceinline__ static int column() { return threadIdx.x % ACROSS * RUN; }
+};
 
 // A warp's rows of a part, from `place` on, in vectors. What an element has of its own is fetched
 // while the 32 columns before are stored, where registers have room for both; what a row has is
 // fetched once, and what all rows share is in the cache. `rows` and `columns`, from the part's
 // first ones on, are as many as exist.
-template <class Masks, class Epilogue, int PARTS, int COUNT>
+template <class Config, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
                                               const typename Epilogue::Place& place, int rows,
                                               int columns, const float (&sums)[PARTS][COUNT],
                                               int part, int row, RowBuffer& buffer) {
-  constexpr int COLUMNS = RowBuffer::COLUMNS;
+  using Masks = typename Config::Masks;
+  using Lanes = RunLanes<COUNT>;
+  constexpr int COLUMNS = Lanes::COLUMNS, RUNS = Lanes::RUNS, RUN_ROWS = Lanes::DOWN;
   using Joining = typename Epilogue::template Joining<RUN, Masks>;
   constexpr int OWN_BYTES = RUNS * Epilogue::template own_bytes<RUN, Masks>();
   // Of a thread: sums, what is fetched for these columns and for the next, and for all rows.
   constexpr int HELD = PARTS * COUNT + OWN_BYTES / 2 + static_cast<int>(sizeof(Joining)) / 4;
-  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64 && HELD <= MOST_HELD;
-  const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
+  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64 && HELD <= MOST_HELD<Config>;
+  const int own_row = Lanes::row(), own_column = Lanes::column();
   const int end = ANY_EDGES ? min(COUNT * 2, columns) : COUNT * 2;
   const bool has_rows = !ANY_EDGES || rows >= RowBuffer::ROWS;
   const auto has_columns = [&](int first) { return !ANY_EDGES || first + own_column < columns; };
@@ -197,6 +213,8 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
                                                int first_row, int first_column,
                                                const float (&sums)[PARTS][COUNT], int part, int row,
                                                RowBuffer& buffer) {
+  using Lanes = RunLanes<COUNT>;
+  constexpr int COLUMNS = Lanes::COLUMNS, ROWS = RowBuffer::ROWS;
   const MatrixOperand& out = problem.operands[Problem::OUT];
   const int lane = threadIdx.x % 32;
   // Lanes side by side where the result lies side by side.
@@ -208,16 +226,16 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
     __syncwarp();
     if (out.has_column_vectors) {
 #pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        const int r = lane / 8 + i * RUN_ROWS, c = lane % 8 * RUN;
+      for (int i = 0; i < Lanes::RUNS; ++i) {
+        const int r = Lanes::row() + i * Lanes::DOWN, c = Lanes::column();
         epilogue.apply(load_vector<RUN>(&buffer.numbers[r][c]), first_row + r,
                        first_column + columns + c);
       }
     } else {
 #pragma unroll 4
-      for (int i = 0; i < RowBuffer::ROWS; ++i) {
-        const int r = along_rows ? lane % RowBuffer::ROWS : i;
-        const int c = along_rows ? lane / RowBuffer::ROWS + 2 * i : lane;
+      for (int i = 0; i < ROWS * COLUMNS / 32; ++i) {
+        const int r = along_rows ? lane % ROWS : lane / COLUMNS + i * (32 / COLUMNS);
+        const int c = along_rows ? lane / ROWS + i * (32 / ROWS) : lane % COLUMNS;
         epilogue.apply(Vector<float, 1>{{buffer.numbers[r][c]}}, first_row + r,
                        first_column + columns + c);
       }
@@ -253,7 +271,7 @@ __device__ __forceinline__ void keep_best(const Problem& problem, const Epilogue
                                           int first_row, int columns, const float (&sums)[COUNT],
                                           int row) {
   using Own = Kept<decltype(problem.epilogue)>;
-  constexpr int AT_ONCE = 32;
+  constexpr int AT_ONCE = COUNT < 32 ? COUNT : 32;
   const int upper = first_row + row, lower = upper + 8, last = static_cast<int>(problem.m) - 1;
   const auto of_upper = epilogue.row_joining(min(upper, last));
   const auto of_lower = epilogue.row_joining(min(lower, last));
@@ -310,20 +328,19 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
       }
     }
   } else {
-    const int lane = threadIdx.x % 32;
-    using Masks = typename Config::Masks;
+    using Lanes = RunLanes<COUNT>;
     const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
     const int columns = static_cast<int>(problem.n) - work.column;
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part, first_row += 64) {
       if (first_row >= problem.m) return;
       if (has_vectors) {
-        const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
+        const auto place = epilogue.place(first_row + Lanes::row(), work.column + Lanes::column());
         const int rows = static_cast<int>(problem.m) - first_row;
-        store_vectors<Masks>(epilogue, place, rows, columns, sums, part, row, buffer);
+        store_vectors<Config>(epilogue, place, rows, columns, sums, part, row, buffer);
         continue;
       }
-      if constexpr (sizeof(typename Problem::Result) == 2) {
+      if constexpr (sizeof(typename Problem::Result) == 2 && Lanes::COLUMNS == 32) {
         if (problem.operands[Problem::OUT].column_stride == 1) {
           store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
                         work.column, sums, part, row, buffer);

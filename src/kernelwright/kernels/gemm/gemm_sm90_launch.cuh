@@ -33,7 +33,7 @@ struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
   static constexpr int THREADS = Tile::THREADS;
-  static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
+  static constexpr bool IS_PAIRS = Tile::PLANES == 2;
   // The tensor memory accelerator rounds to the nearest number of TF32; the tensor cores would
   // truncate.
   static constexpr bool ROUNDS = std::is_same_v<typename Tile::Element, float>;
@@ -63,7 +63,10 @@ struct Sm90Variant {
       if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return false;
       if (ANY_BATCHES && problem.batch_rank > 1) return false;
     }
-    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+    if constexpr (Tile::FEED == Feed::BAND) {
+      return problem.patches.has_whole(problem.m) && problem.patches.taps() == Tile::TAPS &&
+             problem.patches.has_band(Tile::LHS_ROWS - Tile::BLOCK_M) && problem.is_filter_boxed();
+    } else if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       return problem.patches.is_boxed() && problem.is_filter_boxed();
     } else {
       return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
@@ -82,7 +85,8 @@ struct Sm90Variant {
 
   cudaError_t launch(const Problem& given, cudaStream_t stream, void* workspace) const {
     const DeviceLimits device = DeviceLimits::current();
-    const Problem problem = turned(given);
+    Problem problem = turned(given);
+    if constexpr (Tile::FEED == Feed::BAND) problem.patches = problem.patches.as_band();
     const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
     char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
     char* const rhs_planes = lhs_planes + (Tile::HAS_PLANES ? plane_bytes(lhs) : 0);
@@ -98,7 +102,7 @@ struct Sm90Variant {
     // Without those that would have no step.
     const int slices =
         Config::SLICES > 1 ? (p.steps + p.steps_per_slice - 1) / p.steps_per_slice : 1;
-    constexpr int BOX_M = Tile::BLOCK_M;
+    constexpr int BOX_M = Tile::LHS_ROWS;
     constexpr int BOX_N = Tile::PLANES == 2 ? Tile::BLOCK_N : Tile::BLOCK_N / Tile::CLUSTER;
     if constexpr (Config::SLICES > 1) {
       p.partials = reinterpret_cast<float*>(rhs_planes + (SPLITS_BEFORE ? plane_bytes(rhs) : 0));
@@ -111,11 +115,16 @@ struct Sm90Variant {
     if (status == cudaSuccess) status = encode_rhs<BOX_N>(p, rhs, rhs_planes);
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_results(p);
     if (status != cudaSuccess) return status;
-    int at_once = device.multiprocessors / Tile::CLUSTER;
+    int at_once = device.multiprocessors * Tile::RESIDENT / Tile::CLUSTER;
     if constexpr (Tile::CLUSTER > 2) {
       // Clusters of four do not fill every part of the card.
       static const int found = most_clusters(kernel, THREADS, Tile::SHARED_BYTES, Tile::CLUSTER);
       if (found > 0 && found < at_once) at_once = found;
+    }
+    if constexpr (Tile::FEED == Feed::BAND) {
+      // Tiles have padded pixels.
+      problem.m = problem.patches.places() / problem.batches;
+      p.band_rows = static_cast<int>(problem.m);
     }
     const Tiles all = all_tiles<Tile>(problem);
     Sm90Cut cut = {all, {}};
@@ -204,7 +213,9 @@ struct Sm90Variant {
 
   // Of K.
   static int steps(const Problem& problem) {
-    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+    if constexpr (Tile::FEED == Feed::BAND) {
+      return chunks(problem.patches.channels);
+    } else if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       return problem.patches.taps() * chunks(problem.patches.channels);
     } else {
       return chunks(problem.k);
@@ -231,7 +242,8 @@ struct Sm90Variant {
   static cudaError_t encode_rhs(Parameters& p, const Factor& rhs, void* planes) {
     void* const data = const_cast<void*>(rhs.data);
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
-      return encode_map(&p.rhs_map, data, p.problem.filter_box(TYPE, Tile::BLOCK_K, COUNT));
+      return encode_map(&p.rhs_map, data,
+                        p.problem.filter_box(TYPE, Tile::BLOCK_K, COUNT, Tile::TAPS));
     } else if constexpr (SPLITS_BEFORE) {
       return encode_map(&p.rhs_map, planes, plane_box<Config::RHS, COUNT>(rhs));
     } else {

@@ -110,6 +110,22 @@ __device__ __forceinline__ void fetch_patches(const Sm90Parameters<Problem>& p,
   }
 }
 
+// The same where taps share pixels: all taps of a chunk of channels each.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void fetch_band(const Sm90Parameters<Problem>& p,
+                                           const Sm90Shared<Tile>& shared, const Sm90Work& work,
+                                           Ring<Tile::STAGES>& ring) {
+  PixelPlace place = p.problem.patches.place(work.batch * p.band_rows + work.row);
+  for (int step = 0; step < work.steps; ++step, place.channel += Tile::BLOCK_K) {
+    wait(shared.empty + ring.stage, ring.phase ^ 1);
+    Barrier* const full = shared.full + ring.stage;
+    arrive_expecting(full, Tile::STAGE_BYTES);
+    copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, place, full);
+    copy_box(shared.rhs(ring.stage, 0), &p.rhs_map, place.channel, work.column, 0, full);
+    ring.advance();
+  }
+}
+
 // For one thread of the block.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
@@ -118,7 +134,9 @@ __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
   Ring<Tile::STAGES> ring;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
-    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+    if constexpr (Tile::FEED == Feed::BAND) {
+      fetch_band<Config>(p, shared, work, ring);
+    } else if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
       fetch_patches<Config>(p, shared, work, ring);
     } else {
       int lhs_plane = 0, rhs_plane = 0;

@@ -12,11 +12,11 @@ struct RowBuffer {
   float numbers[ROWS][PITCH];
 
   // A lane's registers of 32 columns: of each 8 columns it has two neighbours, in row `row` and in
-  // the row 8 below (PTX ISA, "wgmma.mma_async", matrix D).
-  __device__ __forceinline__ void take(const float* sums, int row) {
+  // the row 8 below (PTX ISA, "wgmma.mma_async", matrix D). Of fewer columns, so many registers.
+  __device__ __forceinline__ void take(const float* sums, int row, int count = COLUMNS / 2) {
     const int column = threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i += 4) {
+    for (int i = 0; i < count; i += 4) {
       float* const place = &numbers[row][column + 2 * i];
       store_vector(place, Vector<float, 2>{{sums[i], sums[i + 1]}});
       store_vector(place + 8 * PITCH, Vector<float, 2>{{sums[i + 2], sums[i + 3]}});
@@ -31,7 +31,8 @@ struct RowBuffer {
     for (int of = 0; of < PARTS; ++of) {
 #pragma unroll
       for (int first = 0; first < COUNT; first += COLUMNS / 2) {
-        if (part == of && columns == first * 2) take(sums[of] + first, row);
+        if (part == of && columns == first * 2)
+          take(sums[of] + first, row, min(COUNT, COLUMNS / 2));
       }
     }
   }

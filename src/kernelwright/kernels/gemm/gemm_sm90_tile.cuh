@@ -22,11 +22,18 @@ enum class Feed {
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
   DIRECT,   // both lie in boxes and are multiplied as they come: of 16 bits, or rounded to TF32
   TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
+  BAND,     // patches, as DIRECT has them: all taps share a band of pixels (gemm_sm90_band.cuh)
 };
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
 constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
-constexpr int MOST_TURN_COLUMNS = 128;         // of a warpgroup's own tile of 128 rows
+
+// Of a thread that multiplies, where so many blocks of 384 threads are on a multiprocessor: what
+// the warps beside it have given back is its own.
+constexpr int direct_registers(int resident) {
+  return resident == 1 ? 240 : resident == 2 ? 104 : 72;
+}
+constexpr int MOST_TURN_COLUMNS = 128;  // of a warpgroup's own tile of 128 rows
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -34,6 +41,7 @@ struct Sm90Tile {
   using Element = typename Instruction::Element;
   static constexpr Feed FEED = Config::FEED;
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
+  static constexpr int RESIDENT = Config::RESIDENT;
   static constexpr bool TAKES_TURNS = FEED == Feed::TURNS;
   static constexpr int ROW_BYTES = 128;  // of a box
   static constexpr int BLOCK_N = Instruction::N, BLOCK_K = ROW_BYTES / sizeof(Element);
@@ -58,11 +66,14 @@ struct Sm90Tile {
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 32 / sizeof(Element);  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
-  static constexpr int PLANES = FEED == Feed::DIRECT || FEED == Feed::TURNS ? 1 : 2;
+  static constexpr bool IS_BAND = FEED == Feed::BAND;
+  static constexpr int PLANES = FEED == Feed::DIRECT || TAKES_TURNS || IS_BAND ? 1 : 2;
+  static constexpr int TAPS = Config::TAPS;
+  static constexpr int LHS_ROWS = IS_BAND ? Config::PIXELS : BLOCK_M;
   // Of two planes, or of the fp32 numbers.
-  static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
-  static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
-  static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * RHS_PLANE;
+  static constexpr int LHS_BYTES = PLANES * LHS_ROWS * ROW_BYTES;
+  static constexpr int LHS_PLANE = LHS_ROWS * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
+  static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * TAPS * RHS_PLANE;
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
   static constexpr int RING_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + RAW_BYTES;
   // Room that the stages leave is for whole rows of results (or of this slice's sums): asynchronous
@@ -82,7 +93,9 @@ struct Sm90Tile {
   static constexpr int SPLITTERS = WARPGROUP / 32 - 1;
   // Of 384 threads at 168, or 512 at 128: whoever multiplies needs up to three sums.
   static constexpr int PRODUCER_REGISTERS = SPLITS_INSIDE ? 48 : SPLITS_AHEAD ? 72 : 24;
-  static constexpr int CONSUMER_REGISTERS = SPLITS_INSIDE ? 208 : SPLITS_AHEAD ? 216 : 240;
+  static constexpr int CONSUMER_REGISTERS = SPLITS_INSIDE  ? 208
+                                            : SPLITS_AHEAD ? 216
+                                                           : direct_registers(RESIDENT);
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -104,7 +117,9 @@ struct Sm90Tile {
 
   static_assert(SPLITS_INSIDE ? CLUSTER == 4 : CLUSTER == 1 || CLUSTER == 2,
                 "blocks of a cluster fetch a half of rhs each, or split halves of both");
-  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
+  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES / RESIDENT, "a block has no more shared memory");
+  static_assert(RESIDENT == 1 || FEED == Feed::DIRECT && CLUSTER == 1 && RESIDENT <= 3,
+                "several blocks are for factors as they are");
   static_assert(PLANES == 1 || BLOCK_N <= 128, "three sums of 64 x 256 do not fit registers");
 };
 
@@ -169,6 +184,7 @@ struct Sm90Parameters {
   [[maybe_unused]] SplitParameters::Side ahead = {};
   [[maybe_unused]] int ahead_side = 0;
   [[maybe_unused]] bool splits_ahead = false;
+  [[maybe_unused]] int band_rows = 0;        // padded pixels of a batch
   [[maybe_unused]] Sm90Units all = {};       // of all launches
   [[maybe_unused]] bool falls_back = false;  // what the guard says is known from the start
 };

@@ -44,6 +44,19 @@ class WarpgroupRates:
     many_narrow: float
     """Factor on a step of tiles of 64 columns of 16 bits on half the multiprocessors or more: their
     operands come from the L2, which all of them read."""
+    copy_cycles: float
+    """Cycles from asking for a stage until it is there: as many stages as there are share them."""
+    patch_row_cycles: float
+    """Cycles of a multiprocessor for a row of 128 bytes of a step, where each tap of a convolution
+    brings its pixels from the L2 again."""
+    missing_row_cycles: float
+    """Cycles for such a row that the right factor does not have: zeros take longer."""
+    short_tile_cycles: float
+    """Cycles of a tile of few steps besides them and its stores: it waits for both in turn."""
+    band_tap_cycles: Mapping[int, float]
+    """Cycles of a tap of a step whose taps share pixels, by the columns of the tile."""
+    resident_share: float
+    """Least share of a tile's cycles that each of several blocks on a multiprocessor takes."""
     inside_step_cycles: float
     """Cycles of a step where other warps of the block split both operands meanwhile."""
     tile_cycles: float
@@ -99,6 +112,8 @@ class WarpgroupRates:
     """Cycles in which a warpgroup stores 64 results then, one of each row."""
     turn_extra: float
     """Share of these cycles more for each tensor of the result's size that joins it."""
+    turn_short: float
+    """Factor on them for tiles of few steps, which wait for what joins their results."""
     turn_shifted: float
     """Factor on it for rows that begin between aligned runs of results."""
     turn_begin_cycles: float

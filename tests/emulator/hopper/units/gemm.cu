@@ -40,6 +40,7 @@ struct Tuned {
   using Instruction = INSTRUCTION;
   static constexpr Feed FEED = Feed::FEED_OF_TEST;
   static constexpr int STAGES = STAGES_OF_TEST, CLUSTER = CLUSTER_OF_TEST, SLICES = SLICES_OF_TEST;
+  static constexpr int RESIDENT = RESIDENT_OF_TEST, TAPS = 1, PIXELS = 0;
   static constexpr bool TRANSPOSED = TRANSPOSED_OF_TEST;
   static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
   static constexpr int64_t MIN_PRODUCTS = 0, LEAST_AHEAD = 0;
@@ -47,7 +48,7 @@ struct Tuned {
 };
 using TunedVariant = Sm90Variant<Tuned, Problem, GeneralVariant>;
 
-__global__ void __launch_bounds__(TunedVariant::THREADS, 1)
+__global__ void __launch_bounds__(TunedVariant::THREADS, RESIDENT_OF_TEST)
     tuned_kernel(const __grid_constant__ TunedVariant::Parameters parameters) {
   gemm_sm90<Tuned, Problem>(parameters);
 }
