@@ -73,6 +73,13 @@ LAYERS = (
     Layer(32, 24, 56, 72),
     Layer(8, 64, 128, 64, 3),
     Layer(8, 512, 8, 512, 3),
+    Layer(32, 16, 112, 16, residual=True),
+    Layer(32, 16, 112, 64),
+    Layer(32, 16, 112, 96),
+    Layer(32, 72, 56, 24, residual=True),
+    Layer(32, 40, 28, 120),
+    Layer(32, 128, 56, 32, 3),
+    Layer(32, 128, 7, 32, 3),
 )
 
 

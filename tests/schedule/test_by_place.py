@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import TensorCoreConfig
-from kernelwright.ir.kinds import Contract, Conv
+from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.kinds import Contract, Conv, Pooling
 from kernelwright.ir.plan import Plan, TorchCall
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.planning import OPEN, Planned
@@ -70,3 +71,42 @@ def test_the_order_of_memory_is_chosen_by_what_whole_plans_take() -> None:
     # What all taps read of fp16 planes comes once, and twice as many are multiplied in a cycle.
     places = nn.Sequential(*(nn.Conv2d(128, 128, 3, padding=1) for _ in range(8)))
     assert not _planned(places, 32, 128, 28, 28).choices.by_place
+
+
+class Stem(nn.Module):
+    """What MobileNet begins with: few channels, and a residual around a depthwise convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.pixels = nn.Conv2d(16, 16, 1, bias=False)
+        self.wide = nn.Conv2d(16, 64, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.hardswish(self.norm(self.first(x)))
+        return torch.relu(self.wide(self.pixels(torch.relu(self.depthwise(y))) + y))
+
+
+def test_what_joins_a_product_lies_as_its_result_does() -> None:
+    module = Stem().eval()
+    planned = _planned(module, 32, 3, 224, 224, by_place=True)
+    (turned,) = (it for it in planned.plan.kernels if "hardswish" in it.operators)
+    assert turned.anchor is None  # it writes by place, and the depthwise convolution follows
+    (depthwise,) = (it for it in planned.plan.kernels if it.family == "pooling")
+    assert depthwise.anchor.window.op is Pooling.DOT_LAST
+    (joined,) = (it for it in planned.plan.kernels if "add" in it.operators)
+    # A tile has no columns that the result has not, and others multiply while it waits.
+    assert joined.config.block_n == 16 and joined.config.resident > 1
+    x = torch.rand(2, 3, 13, 12, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        found = run_plan(planned.plan, module, (x,))
+        torch.testing.assert_close(found, module(x), rtol=0, atol=1e-5)
+
+
+def test_taps_share_their_pixels_where_columns_are_few() -> None:
+    """And the model says why: DenseNet's took 105 us as copies of each tap."""
+    products = _products(_planned(Features(2), 32, 64, 56, 56, by_place=True).plan)
+    (config,) = (config for anchor, config in products if anchor.patches.taps == (3, 3))
+    assert config.feed is Feed.BAND and config.pixels == 256 and config.block_n == 32

@@ -80,9 +80,9 @@ class ProductShape:
     taps: int = 1
     """Parts of K, each of which begins with a step of its own."""
     reach: int = 0
-    """Of taps that can share pixels: how many padded pixels the last one is behind the first."""
+    """Padded pixels from the first to the last of taps that can share them."""
     padded: int = 0
-    """Padded pixels, likewise."""
+    """Padded pixels of all images, likewise."""
 
     @property
     def copied(self) -> "ProductShape":

@@ -37,8 +37,8 @@ COLUMNS = {
 }
 """Columns of a tile: three accumulators of 256 columns do not fit the registers."""
 FEW_COLUMNS = {64: (2,), 32: (2, 1), 16: (2, 3, 1)}
-"""Of more tiles of TF32: how many blocks a multiprocessor has at one time, as the registers of
-their sums let it, the best first where memory is the limit."""
+"""Blocks of a multiprocessor at one time, for more tiles of TF32, as the registers of their sums
+allow: the best first where memory is the limit."""
 CLUSTERS = {
     Feed.SPLIT: (2, 1),
     Feed.AHEAD: (2, 1),

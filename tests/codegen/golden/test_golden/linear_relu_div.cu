@@ -16,6 +16,7 @@ struct LinearReluDivTuned {
   using Instruction = Wgmma128F16;
   static constexpr Feed FEED = Feed::AHEAD;
   static constexpr int STAGES = 3, CLUSTER = 2, SLICES = 1;
+  static constexpr int RESIDENT = 1, TAPS = 1, PIXELS = 0;
   static constexpr bool TRANSPOSED = false;
   static constexpr Major LHS = Major::K, RHS = Major::K;
   static constexpr int64_t MIN_PRODUCTS = 16777216;
