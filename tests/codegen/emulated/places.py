@@ -39,21 +39,25 @@ class Layers(nn.Module):
         self.wide = nn.Conv2d(80, 136, 3, padding=4, dilation=(4, 3))
         self.narrow = nn.Conv2d(136, 8, 1, bias=False)
         self.last = nn.Conv2d(8, 16, (1, 5), padding=(2, 2))
+        self.several = nn.Conv2d(136, 40, 1)
 
-    def forward(self, x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
         x = F.relu(self.norm(self.first(x)))
         # A residual that has a convolution of its own; a value for each channel of an image.
         x = F.relu(self.strided(x) + self.beside(x))
         y = F.silu(self.wide(x)) * scale[:, :, None, None]
         z = self.narrow(F.max_pool2d(y, 3, 2, 1))
-        return self.last(z), y, z.mean((2, 3))
+        return self.last(z), y, z.mean((2, 3)), self.several(y)
 
 
 assert H200.warpgroups is not None
+CUTS = sys.argv[2] == "cut"
 CUTTING = replace(H200, warpgroups=replace(H200.warpgroups, slice_k=64))
 """A card that cuts small products, too."""
 DTYPE = getattr(torch, sys.argv[1])
 ROUNDS = torch.float32 == DTYPE
+UNIT = torch.finfo(DTYPE).eps / 4
+"""Of the root mean square: errors that say nothing."""
 
 
 def inputs(n: int, high: int, wide: int) -> tuple[Tensor, ...]:
@@ -91,16 +95,19 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
         patch(found, lambda sizes, machine: measured),
         patch(known, lambda sizes, machine: 2 * math.prod(given[0].shape)),
     ):
-        plan = plan_graph(capture_module(module, given), CUTTING, choices=chosen).plan
+        plan = plan_graph(
+            capture_module(module, given), CUTTING if CUTS else H200, choices=chosen
+        ).plan
     assert not plan.left_to_pytorch
     configs = [it.config for it in plan.kernels if isinstance(it.config, TensorCoreConfig)]
     anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
-    assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 6
+    assert sum(not it.patches.are_pixels for it in anchors) == 5 and len(anchors) == 7
     (copies,) = (it for it in plan.kernels if it.family == "copies")
     assert len(copies.outputs) == 4, copies.outputs
-    slices = [getattr(it.config, "slices", 1) for it in plan.kernels]
-    assert min(slices) == 1 and max(slices) > 2, slices
-    if ROUNDS:
+    if CUTS:
+        cut = [it.block_n for it in configs if it.slices > 1]
+        assert cut and len(cut) < len(configs) and (not ROUNDS or 16 in cut), configs
+    elif ROUNDS:
         # Taps that share pixels, dilated and of rows that lie apart; tiles of few columns.
         (band,) = (it for it in configs if it.feed is Feed.BAND)
         assert band.taps == 9 and {(it.block_n, it.resident) for it in configs} >= {
@@ -127,6 +134,8 @@ def errors(
         assert torch.equal(ours.isfinite(), theirs.isfinite())
         ours, theirs, true = (it.double()[fine] for it in (ours, theirs, true))
         error, least = ((it - true).square().mean().sqrt() for it in (ours, theirs))
+        # PyTorch's own may be right to the last bit by chance, where there are few elements.
+        least = least.clamp(min=UNIT * true.square().mean().sqrt())
         found.append((error / least).item() if true.numel() else 0.0)
     return found
 

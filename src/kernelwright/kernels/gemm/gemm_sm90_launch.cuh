@@ -258,8 +258,11 @@ struct Sm90Variant {
     if (ANY_PAIRED && factor.in_place) return 0;
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
   }
-  // Whole blocks of 32 columns, which boxes have.
-  static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
+  // Whole blocks of 32 columns, which boxes have, or whole runs.
+  static int64_t partial_pitch(const Problem& problem) {
+    constexpr int64_t BLOCK = Tile::BUFFERED ? 32 : RUN;
+    return (problem.n + BLOCK - 1) / BLOCK * BLOCK;
+  }
   static int64_t partial_bytes(const Problem& problem) {
     return aligned_bytes(Config::SLICES * problem.batches * problem.m * partial_pitch(problem) * 4);
   }

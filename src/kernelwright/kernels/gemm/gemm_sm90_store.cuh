@@ -48,7 +48,7 @@ __device__ __forceinline__ void for_each_columns(const float (&sums)[COUNT], int
 #pragma unroll
   for (int first = 0; first < COUNT; first += OF_BUFFER) {
     __syncwarp();  // the rows before have been read
-    buffer.take(sums + first, row);
+    buffer.take(sums + first, row, min(COUNT, OF_BUFFER));
     __syncwarp();
     visit(first * 2, buffer);
   }
@@ -77,7 +77,10 @@ template <int COUNT, class Visit>
 __device__ __forceinline__ void for_each_run(const float (&sums)[COUNT], int row, RowBuffer& buffer,
                                              const Visit& visit) {
   const int lane = threadIdx.x % 32;
+  // Of fewer columns there are runs for some lanes alone.
+  const bool has_runs = COUNT * 2 >= RowBuffer::COLUMNS || lane % 8 * RUN < COUNT * 2;
   for_each_columns(sums, row, buffer, [&](int columns, const RowBuffer& rows) {
+    if (!has_runs) return;
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
       visit(i, columns, load_vector<RUN>(&rows.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]));
