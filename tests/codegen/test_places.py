@@ -20,7 +20,8 @@ def test_products_of_patches_on_the_emulator(
     assert seen["findings"] == []
     for sizes, errors in seen["errors"].items():
         # Sums of the same products; what follows is rounded where PyTorch rounds it.
-        assert max(errors) <= (1.1 if dtype == "bfloat16" else 1.3), (sizes, errors)
+        # The CUDA cores add along K in another order than PyTorch.
+        assert max(errors) <= (1.1 if dtype == "bfloat16" else 1.5), (sizes, errors)
     # Its products are no float32 ones where TF32 is allowed.
     assert dtype == "bfloat16" or min(seen["errors"]["captured"]) > 0.9
     assert dtype == "bfloat16" or max(seen["errors"]["more"]) > 0.3
