@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import GridRows, HeldRows, PartRows, RingRows, RowConfig, ShortRows
+from kernelwright.ir.configs import (
+    BlockRows,
+    ColumnRows,
+    GridRows,
+    HeldRows,
+    PartRows,
+    RingRows,
+    RowConfig,
+    ShortRows,
+)
 from kernelwright.ir.types import DType
 from kernelwright.machine import H200
 from kernelwright.schedule.row_configs import row_configs
@@ -49,6 +58,7 @@ _SHORT = {"threads": 64, "width": 4, "resident": 1}
 _BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1}
 _GRID = {"fold_warps": 2, "finish_warps": 1, "width": 4, "vectors": 2, "ring": 8192}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
+_STREAMS = {"streams": True}
 _COLUMNS_IN_PARTS = _COLUMNS | {"width": 1, "holds": False, "in_parts": True}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
@@ -125,7 +135,7 @@ _TUNED: dict[str, dict[str, Any]] = {
         "case": "cross_entropy",
         "dims": [1],
         "shapes": [[9, 1101], [3, 900]],
-        "config": _PARTS,
+        "config": _PARTS | _STREAMS,
     },
     "parts": {
         "case": "layer_norm",
@@ -164,7 +174,7 @@ _TUNED: dict[str, dict[str, Any]] = {
         "case": "hinge",
         "dims": [1, 2],
         "shapes": [[2, 9, 264], [1, 13, 1040], [2, 3, 117]],
-        "config": _PARTS,
+        "config": _PARTS | _STREAMS,
     },
     # Rows finished by blocks for a few vectors each: runs of rows, pieces that share a weight, of
     # rows in groups; the last block of each has less to do.
@@ -267,7 +277,7 @@ _TUNED: dict[str, dict[str, Any]] = {
         "dims": [1],
         "special": "nan",
         "shapes": [[3, 380]],
-        "config": _SHORT | {"lanes": 64, "vectors": 2},
+        "config": _SHORT | _STREAMS | {"lanes": 64, "vectors": 2},
     },
     # Results of every level, each written with the next fold, which takes it.
     "short rows, results of every level": {
@@ -310,7 +320,15 @@ _TUNED: dict[str, dict[str, Any]] = {
         "case": "extremes",
         "dims": [0],
         "shapes": [[70, 17], [300, 41]],
-        "config": _COLUMNS | {"width": 1, "vectors": 8, "holds": False},
+        "config": _COLUMNS | _STREAMS | {"width": 1, "vectors": 8, "holds": False},
+    },
+    "columns read once, halves": {
+        "case": "sums",
+        "dtype": "F16",
+        "dims": [0],
+        "special": "nan",
+        "shapes": [[3, 20], [7, 132], [5, 33]],
+        "config": _COLUMNS | _STREAMS | {"holds": False},
     },
     # Parts that rows do not fill, fewer rows than lanes; two levels of folds.
     "columns in parts": {
@@ -445,6 +463,35 @@ def test_rows_without_clusters_compile_for_older_cards(tuned: RingRows | PartRow
     config = RowConfig(multiprocessors=108, tuned=tuned)
     report = compile_check(text_of(CASES["softmax"]().kernel(2, (1,), config)), "sm_80")
     assert "softmax_kernel" in [kernel.name for kernel in report.kernels]
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    ("name", "tuned", "once"),
+    [
+        ("sums", ShortRows(threads=256, lanes=256, width=4, vectors=2, resident=4), "0b1"),
+        (
+            "cross_entropy",
+            BlockRows(threads=256, width=4, vectors=4, holds=False, resident=4),
+            "0b01",
+        ),
+        (
+            "total",
+            ColumnRows(lanes=128, split=2, width=1, vectors=16, holds=False, resident=4),
+            "0b1",
+        ),
+        # The second input is the same for each run of a row.
+        ("hinge", PartRows(threads=512, width=4, unroll=4, resident=2), "0b01"),
+    ],
+    ids=lambda it: type(it).__name__ if not isinstance(it, str) else it,
+)
+def test_rows_that_leave_the_caches_first_spill_nothing(name: str, tuned: Any, once: str) -> None:
+    dims = (0,) if isinstance(tuned, ColumnRows) else (1,)
+    config = RowConfig(multiprocessors=132, tuned=tuned, streams=True)
+    text = text_of(CASES[name]().kernel(2, dims, config))
+    assert f"static constexpr unsigned ONCE = {once};" in text
+    report = compile_check(text)
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,42 @@ def test_rows_of_which_too_little_is_held_have_a_warp() -> None:
     assert isinstance(best, RingRows) and best.cluster == 8
 
 
+class _Sum(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.sum(1)
+
+
+class _SquaresOfColumns(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.square().sum(0)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "family", "streams"),
+    [
+        (_Sum(), (32768, 2048), ShortRows, True),
+        (_Place(), (512, 65536), BlockRows, True),
+        (_Largest(), (4096, 20480), PartRows, True),
+        (_LargestOfColumns(), (32768, 65536), ColumnRows, True),
+        (_LargestOfColumns(), (32768, 1024), ColumnPartRows, True),
+        (_LargestOfColumns(), (65537, 593), ColumnPartRows, True),
+        # What the L2 cache holds; what is read twice or written, too; several rows for a warp;
+        # single elements of which something is computed.
+        (_Sum(), (4096, 2048), ShortRows, False),
+        (nn.Softmax(1), (32768, 2048), ShortRows, False),
+        (_Sum(), (75001, 592), ShortRows, False),
+        (_SquaresOfColumns(), (65537, 593), ColumnPartRows, False),
+    ],
+)
+def test_what_is_read_once_and_no_cache_holds_leaves_it_first(
+    module: nn.Module, shape: tuple[int, ...], family: type, streams: bool
+) -> None:
+    first, *_, general = _configs(module, shape, H200)
+    assert type(first.tuned) is family
+    assert first.streams is streams
+    assert not general.streams
+
+
 def _best(module: nn.Module, length: int) -> object:
     """The first configuration for 4096 rows."""
     return _best_of(module, (4096, length))

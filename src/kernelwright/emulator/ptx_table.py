@@ -115,6 +115,7 @@ def _calls() -> Iterator[tuple[str, str]]:
         "mma.sync.m16n8k16.row.col.f32.f16.f16.f32": "multiply_16x8x16<false>",
         "mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32": "multiply_16x8x16<true>",
         "movmatrix.sync.m8n8.trans.b16": "transpose_8x8",
+        "createpolicy.fractional": "create_policy",
         "prefetch.L1": "prefetch_global_L1",
         "prefetch.L2": "prefetch_global_L2",
         "prefetch.global.L1": "prefetch_global_L1",

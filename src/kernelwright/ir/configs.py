@@ -391,9 +391,12 @@ class RowConfig:
     """Multiprocessors of the card."""
     tuned: RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
+    streams: bool = False
+    """Whether that loads inputs to leave the caches first: nothing is read twice."""
 
     def __str__(self) -> str:
-        return str(self.tuned or "rows of any length and layout")
+        way = str(self.tuned or "rows of any length and layout")
+        return f"{way}, which leave the caches first" if self.streams else way
 
 
 class ScanWay(StrEnum):

@@ -41,9 +41,30 @@ def row_configs(
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else column_configs(rows, machine)
     return (
-        *(RowConfig(multiprocessors=machine.sm_count, tuned=each) for each in tuned),
+        *(
+            RowConfig(
+                multiprocessors=machine.sm_count,
+                tuned=each,
+                streams=_streams(rows, each, machine),
+            )
+            for each in tuned
+        ),
         RowConfig(multiprocessors=machine.sm_count),
     )
+
+
+def _streams(rows: RowShape, tuned: _Tuned, machine: Machine) -> bool:
+    """Whether inputs push each other out of the L2 cache, and not what else is there: more than it
+    holds, of which nothing is read twice."""
+    gains = isinstance(tuned, ColumnRows | PartRows | BlockRows) or (
+        # No faster where a warp has a row or several.
+        isinstance(tuned, ShortRows) and tuned.lanes > machine.limits.warp_threads
+    )
+    # Registers are few where single elements are more than added up.
+    has_room = tuned.width > 1 or (rows.folds == 1 and not rows.is_computed)
+    is_read_once = rows.levels == 1 and not rows.results
+    is_large = rows.count * rows.row_bytes > machine.l2_bytes
+    return gains and has_room and is_read_once and is_large
 
 
 # --- Neighbours in memory belong to one row ----------------------------------------------------

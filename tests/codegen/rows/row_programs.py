@@ -275,6 +275,18 @@ def sums(dtype: DType = F32) -> Case:
     )
 
 
+def total(dtype: DType = F32) -> Case:
+    """One fold of what an input holds."""
+    both = sums(dtype)
+    return replace(
+        both,
+        name="total",
+        folds=both.folds[:1],
+        results=both.results[:1],
+        reference=lambda dims, scale, x: (x.sum(dims, keepdim=True),),
+    )
+
+
 def _product(dims: tuple[int, ...], x: torch.Tensor) -> torch.Tensor:
     for dim in dims:
         x = x.prod(dim, keepdim=True)
@@ -307,6 +319,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "chained": chained,
     "extremes": extremes,
     "sums": sums,
+    "total": total,
     "group_norm": group_norm,
     "normed_groups": normed_groups,
     "hinge": hinge,

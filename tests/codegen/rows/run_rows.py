@@ -63,7 +63,7 @@ def text_of(kernel: Kernel) -> str:
 
 
 def row_config(fields: dict[str, Any]) -> RowConfig:
-    """Two multiprocessors, and the tuned variant of these fields, if any."""
+    """Two multiprocessors, and the tuned variant of these fields, if any, which may `streams`."""
     families = {
         "in_registers": HeldRows,
         "in_parts": ColumnPartRows,
@@ -75,9 +75,10 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
         "resident": PartRows,
     }
     family = next((each for field, each in families.items() if field in fields), None)
-    flags = ("in_registers", "in_parts")
+    flags = ("in_registers", "in_parts", "streams")
     values = {name: value for name, value in fields.items() if name not in flags}
-    return RowConfig(multiprocessors=2, tuned=None if family is None else family(**values))
+    tuned = None if family is None else family(**values)
+    return RowConfig(multiprocessors=2, tuned=tuned, streams="streams" in fields)
 
 
 def build(kernel: Kernel, name: str) -> ctypes.CDLL:

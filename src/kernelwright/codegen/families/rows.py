@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from math import prod
 
 from kernelwright import kernels
 from kernelwright.codegen.expressions import (
@@ -273,6 +274,7 @@ def _facts(kernel: Kernel) -> list[str]:
         f"static constexpr unsigned SHARED = {_shared(kernel)};",
         f"static constexpr unsigned STREAMED = {_streamed(kernel)};",
         f"static constexpr unsigned ALIKE = {_alike(kernel)};",
+        f"static constexpr unsigned ONCE = {_once(kernel)};",
         f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr unsigned RESULT_READS[] = {{{_list(result_reads)}}};",
@@ -356,6 +358,19 @@ def _alike(kernel: Kernel) -> str:
         bool(kept) and all(at > kind.rank or kind.shape[-at].text == "1" for at in kept)
         for index, _ in _tensors(kernel)
         if isinstance(kind := kernel.inputs[index], TensorType)
+    )
+
+
+def _once(kernel: Kernel) -> str:
+    """The tensors that are loaded to leave the caches first, likewise: the program's size, so that
+    each element is one row's."""
+    shape = _program(kernel).shape
+    if not (isinstance(kernel.config, RowConfig) and kernel.config.streams):
+        return "0"
+    return _bits(
+        kind.numel_hint == prod(size.hint for size in shape)
+        for kind in kernel.inputs
+        if isinstance(kind, TensorType)
     )
 
 

@@ -138,7 +138,11 @@ struct ColumnThread {
         constexpr bool IS_ONE = (Program::LEVELLED >> input & 1) != 0;
         constexpr bool IS_NEXT = (Rows::NEIGHBOURS >> input & 1) != 0;
         if (WIDTH == 1 || IS_NEXT || (!IS_ONE && (rows.adjacent >> input & 1) != 0)) {
-          get<input>(vectors) = load_vector<WIDTH>(from);
+          if constexpr (Program::ONCE != 0 && (Program::ONCE >> input & 1) != 0) {
+            get<input>(vectors) = load_vector_once<WIDTH>(from);
+          } else {
+            get<input>(vectors) = load_vector<WIDTH>(from);
+          }
         } else {
           const In value = *from;
 #pragma unroll

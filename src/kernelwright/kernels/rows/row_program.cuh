@@ -15,6 +15,8 @@
 //   SHARED            the inputs of which a row has one element
 //   STREAMED          those of which it has as many as it has elements
 //   ALIKE             those that are the same for all rows
+//   ONCE              those that leave the caches first: more than these hold, each element of
+//                     which one thread reads once
 //   IS_ELEMENT        which results are of the first kind
 //   LOCATED           whether anything depends on where its element stands
 //   SHAPE             RowShape
@@ -188,6 +190,13 @@ __device__ __forceinline__ void fold_elements(const Program& program,
   });
 }
 
+// Whether a result with this type in memory is pairs in this launch. Asked by type, it is asked of
+// no program without such results, whatever a compiler reads of branches that are not taken.
+template <class Out, class Program>
+__device__ __forceinline__ bool is_in_pairs(const Program& program) {
+  return program.in_pairs;
+}
+
 // The results of one kind of one element, to where `offsets` say.
 template <bool OF_ELEMENTS, class Program>
 __device__ __forceinline__ void store_results(
@@ -203,7 +212,7 @@ __device__ __forceinline__ void store_results(
       const auto value = narrow<Out>(result_of_element<result>(program, totals, place, element,
                                                                typename Types::InputIndices()));
       if constexpr (ANY_PAIRED && IS_PAIRED<Out>) {
-        if (program.in_pairs) return store_paired(to, Vector<Out, 1>{value}, 1);
+        if (is_in_pairs<Out>(program)) return store_paired(to, Vector<Out, 1>{value}, 1);
       }
       *to = value;
     }

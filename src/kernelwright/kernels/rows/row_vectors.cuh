@@ -232,7 +232,9 @@ struct RowRun {
   template <int INPUT, bool WHOLE>
   __device__ __forceinline__ auto load(int v) const {
     const auto* from = reinterpret_cast<const Input<INPUT>*>(address<INPUT>(v));
-    if constexpr (WHOLE) {
+    if constexpr (WHOLE && Program::ONCE != 0 && (Program::ONCE >> INPUT & 1) != 0) {
+      return load_vector_once<WIDTH>(from);
+    } else if constexpr (WHOLE) {
       return load_vector<WIDTH>(from);
     } else {
       return load_elements(from, valid(v));

@@ -45,6 +45,10 @@ inline void cp_async_wait_all() { kwemu_async_wait_all(); }
 
 // Hints.
 
+template <class Policy>
+inline void create_policy(Policy& policy) {
+  policy = 0;
+}
 template <class Address>
 inline void prefetch_global_L1(Address) {}
 template <class Address>
