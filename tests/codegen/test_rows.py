@@ -59,7 +59,6 @@ _BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1
 _GRID = {"fold_warps": 2, "finish_warps": 1, "width": 4, "vectors": 2, "ring": 8192}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
 _STREAMS = {"streams": True}
-_CLUSTERED = {"width": 4, "split": 4, "vectors": 2, "holds": True, "cluster": 8}
 _COLUMNS_IN_PARTS = _COLUMNS | {"width": 1, "holds": False, "in_parts": True}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
@@ -330,20 +329,6 @@ _TUNED: dict[str, dict[str, Any]] = {
         "special": "nan",
         "shapes": [[3, 20], [7, 132], [5, 33]],
         "config": _COLUMNS | _STREAMS | {"holds": False},
-    },
-    # Blocks of a cluster that have few places or none; whole ones; two levels of folds.
-    "columns that clusters hold": {
-        "case": "layer_norm",
-        "dims": [0, 1],
-        "special": "nan",
-        "shapes": [[3, 7, 36], [1, 17, 4], [4, 16, 132]],
-        "config": _COLUMNS | _CLUSTERED,
-    },
-    "columns that clusters hold, two levels": {
-        "case": "two_level_softmax",
-        "dims": [0],
-        "shapes": [[41, 17], [64, 3]],
-        "config": _COLUMNS | _CLUSTERED | {"width": 1},
     },
     # Parts that rows do not fill, fewer rows than lanes; two levels of folds.
     "columns in parts": {

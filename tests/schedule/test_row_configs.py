@@ -291,11 +291,12 @@ class _SquaresOfColumns(nn.Module):
         (_Sum(), (32768, 2048), ShortRows, True),
         (_Place(), (512, 65536), BlockRows, True),
         (_Largest(), (4096, 20480), PartRows, True),
-        (_LargestOfColumns(), (32768, 65536), ColumnRows, True),
+        (_LargestOfColumns(), (1024, 65536), ColumnRows, True),
         (_LargestOfColumns(), (32768, 1024), ColumnPartRows, True),
-        (_LargestOfColumns(), (65537, 593), ColumnPartRows, True),
-        # What the L2 cache holds; what is read twice or written, too; several rows for a warp;
-        # single elements of which something is computed.
+        # What the L2 cache holds, or a small part of what is read; what is read twice or written,
+        # too; several rows for a warp; single elements.
+        (_LargestOfColumns(), (32768, 65536), ColumnRows, False),
+        (_LargestOfColumns(), (65537, 593), ColumnPartRows, False),
         (_Sum(), (4096, 2048), ShortRows, False),
         (nn.Softmax(1), (32768, 2048), ShortRows, False),
         (_Sum(), (75001, 592), ShortRows, False),

@@ -316,15 +316,12 @@ class ColumnRows:
     """Whether these are all of its places, kept in registers."""
     resident: int
     """Blocks on a multiprocessor at one time."""
-    cluster: int = 1
-    """Blocks that share rows, of which each holds some places."""
 
     def __str__(self) -> str:
         held = "held in registers" if self.holds else "in flight"
-        shared = f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         return (
             f"{self.lanes} lanes along {self.width} neighbouring rows each, {self.split} threads "
-            f"for a row; {self.vectors} places a thread {held}{shared}"
+            f"for a row; {self.vectors} places a thread {held}"
         )
 
 

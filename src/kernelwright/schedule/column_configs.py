@@ -19,45 +19,8 @@ def column_configs(rows: RowShape, machine: Machine) -> list[ColumnRows]:
     tiles = -(-rows.count // (read[0].lanes * read[0].width))
     are_few = 2 * tiles < machine.sm_count
     if are_few and rows.length > 4 * read[0].split * read[0].vectors:
-        return [*_clustered(rows, width, machine), _column_parts(rows, width), *held[:8], *read]
+        return [_column_parts(rows, width), *held[:8], *read]
     return [*held[:8], *read]
-
-
-def _clustered(rows: RowShape, width: int, machine: Machine) -> list[ColumnRows]:
-    """For rows that are few, but that clusters of blocks hold: one launch, and no element is read
-    twice. Those whose blocks are done first by the bytes that each has, best first."""
-    if machine.warpgroups is None:  # Such cards have clusters.
-        return []
-    found: list[tuple[float, ColumnRows]] = []
-    for wide, split in product((4, 2, 1), (16, 8)):
-        vectors = _at_least(-(-rows.length // (split * _CLUSTER)))
-        registers = vectors * wide * sum(rows.inputs) // 4
-        if width % wide or registers > _MOST_HELD or wide * rows.folds > 8:
-            continue
-        threads = _LANES * split
-        wanted = machine.rows.column_registers + registers + 3 * wide * rows.folds
-        resident = max(1, min(2, machine.registers_per_sm // (threads * wanted)))
-        blocks = -(-rows.count // (_LANES * wide)) * _CLUSTER
-        rounds = -(-blocks // (machine.sm_count // _CLUSTER * _CLUSTER * resident))
-        config = ColumnRows(
-            lanes=_LANES,
-            split=split,
-            width=wide,
-            vectors=vectors,
-            holds=True,
-            resident=resident,
-            cluster=_CLUSTER,
-        )
-        found.append((rounds * (_BEGINNING + threads * resident * registers), config))
-    found.sort(key=lambda it: it[0])
-    return [config for _, config in found]
-
-
-_LANES, _CLUSTER = 32, 8
-_MOST_HELD = 32
-"""Registers of a thread for elements: with 64 ptxas spills up to 700 bytes."""
-_BEGINNING = 16384
-"""Numbers that a multiprocessor could move while blocks of a cluster begin and meet."""
 
 
 def _column_parts(rows: RowShape, width: int) -> ColumnPartRows:

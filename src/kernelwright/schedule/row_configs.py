@@ -55,16 +55,18 @@ def row_configs(
 
 def _streams(rows: RowShape, tuned: _Tuned, machine: Machine) -> bool:
     """Whether inputs push each other out of the L2 cache, and not what else is there: more than it
-    holds, of which nothing is read twice."""
+    holds, of which nothing is read twice. Of much more, that is too little to show."""
     gains = isinstance(tuned, ColumnRows | PartRows | BlockRows) or (
         # No faster where a warp has a row or several.
         isinstance(tuned, ShortRows) and tuned.lanes > machine.limits.warp_threads
     )
-    # Registers are few where single elements are more than added up.
-    has_room = tuned.width > 1 or (rows.folds == 1 and not rows.is_computed)
     is_read_once = rows.levels == 1 and not rows.results
-    is_large = rows.count * rows.row_bytes > machine.l2_bytes
-    return gains and has_room and is_read_once and is_large
+    held = rows.count * rows.row_bytes / machine.l2_bytes
+    return gains and tuned.width > 1 and is_read_once and 1 < held < _MOST_STREAMED
+
+
+_MOST_STREAMED = 8
+"""Times what the L2 cache holds."""
 
 
 # --- Neighbours in memory belong to one row ----------------------------------------------------

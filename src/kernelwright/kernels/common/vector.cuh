@@ -29,9 +29,9 @@ __device__ __forceinline__ uint64_t evict_first() {
   return policy;
 }
 
-// The same of data that nobody reads again: it leaves the caches before what else is there. Wide
-// accesses say so by a policy, which is the faster way; with one for single words, ptxas puts all
-// loads of a loop before the first addition.
+// The same of data that nobody reads again: it leaves the caches before what else is there. Single
+// words are loaded as ever: with a policy for each, ptxas puts all loads of a loop before the first
+// addition.
 template <int WIDTH, class T>
 __device__ __forceinline__ Vector<T, WIDTH> load_vector_once(const T* address) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -40,7 +40,7 @@ __device__ __forceinline__ Vector<T, WIDTH> load_vector_once(const T* address) {
   constexpr bool HAS_POLICIES = false;
 #endif
   constexpr int WORDS = WIDTH * sizeof(T) / 4;
-  if constexpr (WORDS == 0 || (WORDS > 1 && !HAS_POLICIES)) {
+  if constexpr (WORDS < 2 || !HAS_POLICIES) {
     return load_vector<WIDTH>(address);
   } else {
     struct alignas(alignof(Vector<T, WIDTH>)) Words {
@@ -48,9 +48,7 @@ __device__ __forceinline__ Vector<T, WIDTH> load_vector_once(const T* address) {
     } words;
     const auto* const from = reinterpret_cast<const unsigned*>(address);
     unsigned* const to = words.word;
-    if constexpr (WORDS == 1) {
-      to[0] = __ldcs(from);
-    } else if constexpr (WORDS == 2) {
+    if constexpr (WORDS == 2) {
       asm volatile("ld.global.L1::evict_first.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
                    : "=r"(to[0]), "=r"(to[1])
                    : "l"(from), "l"(evict_first()));

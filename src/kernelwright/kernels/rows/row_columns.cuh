@@ -3,14 +3,12 @@
 // threads of a block form a rectangle, LANES wide along the neighbours, and read vectors of WIDTH
 // of them; SPLIT threads share the rows of a column of the rectangle. A config has
 //   LANES, SPLIT, WIDTH
-//   CLUSTER   blocks that share the rows of a rectangle, of which each has some places
 //   VECTORS   places of a row that a thread has in flight; all that it has of a row, if it HOLDS
 //             them in registers from the first level of folds to the results
 //   RESIDENT  blocks on a multiprocessor at one time
 // and a program, besides what others ask of it,
 //   LEVELLED  the inputs that have size 1 along the last dimension in which rows differ
 
-#include "row_exchange.cuh"
 #include "row_launch.cuh"
 #include "row_vectors.cuh"
 
@@ -20,7 +18,7 @@ struct ColumnRows {
   using Types = RowTypes<Program>;
   using Space = typename Types::Space;
   static constexpr int WIDTH = Config::WIDTH;
-  static constexpr int PLACES = Config::VECTORS * Config::SPLIT * Config::CLUSTER;
+  static constexpr int PLACES = Config::VECTORS * Config::SPLIT;
   // Operands that have an element for each of the neighbours: nothing is asked for their vectors.
   static constexpr unsigned NEIGHBOURS =
       streamed<Program>() & ~(Program::LEVELLED | Program::ALIKE);
@@ -75,22 +73,20 @@ struct ColumnThread {
   using Element = typename Program::Inputs;
   using Vectors = typename PackOfVectors<Element, Config::WIDTH>::type;
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
-  static constexpr int LANES = Config::LANES, SPLIT = Config::SPLIT, CLUSTER = Config::CLUSTER;
+  static constexpr int LANES = Config::LANES, SPLIT = Config::SPLIT;
   // Places that are folded together.
   static constexpr int TOGETHER = VECTORS < 8 ? VECTORS : 8;
   static_assert(VECTORS % TOGETHER == 0, "a thread folds all of its places");
 
   const Rows& rows;
   int lane, part;
-  int first_part;  // of this block
-  int64_t row;     // the first of WIDTH
+  int64_t row;  // the first of WIDTH
   bool has_rows;
   char* at[Types::OPERANDS];  // the first place of the row
 
   __device__ __forceinline__ ColumnThread(const Rows& rows, uint32_t tile) : rows(rows) {
     lane = static_cast<int>(threadIdx.x) % LANES;
-    first_part = CLUSTER > 1 ? cluster_rank() * SPLIT : 0;
-    part = first_part + static_cast<int>(threadIdx.x) / LANES;
+    part = static_cast<int>(threadIdx.x) / LANES;
     row = (static_cast<int64_t>(tile) * LANES + lane) * WIDTH;
     has_rows = row < rows.space.kept.count;
     // Others take part in what threads do together.
@@ -102,9 +98,7 @@ struct ColumnThread {
   }
 
   // This thread's place number `k` of those from `first` on.
-  __device__ __forceinline__ int place(int first, int k) const {
-    return first + part + k * SPLIT * CLUSTER;
-  }
+  __device__ __forceinline__ int place(int first, int k) const { return first + part + k * SPLIT; }
 
   template <int OPERAND, class T>
   __device__ __forceinline__ T* address(int place) const {
@@ -175,7 +169,7 @@ struct ColumnThread {
           pick_element<Program::READS[LEVEL]>(vectors[k + i], c, elements[i]);
         }
         fold_elements<LEVEL>(rows.program, totals[c], rows.space.coordinates, row + c,
-                             Places{place(first, k), SPLIT * CLUSTER}, elements, valid, states[c]);
+                             Places{place(first, k), SPLIT}, elements, valid, states[c]);
       }
     }
   }
@@ -222,7 +216,6 @@ struct ColumnThread {
 #pragma unroll
       for (int c = 0; c < WIDTH; ++c) own[c] = get<fold>(states[c]);
       if constexpr (SPLIT > 1) combine_split<Fold>(own);
-      if constexpr (CLUSTER > 1) combine_cluster<Fold>(own);
 #pragma unroll
       for (int c = 0; c < WIDTH; ++c) set_totals<Program, fold>(own[c], totals[c]);
     });
@@ -233,38 +226,13 @@ struct ColumnThread {
     __shared__ typename Fold::State shared[WIDTH][SPLIT][LANES];
     __syncthreads();
 #pragma unroll
-    for (int c = 0; c < WIDTH; ++c) shared[c][part - first_part][lane] = states[c];
+    for (int c = 0; c < WIDTH; ++c) shared[c][part][lane] = states[c];
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < WIDTH; ++c) {
       states[c] = shared[c][0][lane];
 #pragma unroll
       for (int p = 1; p < SPLIT; ++p) states[c] = Fold::combine(states[c], shared[c][p][lane]);
-    }
-  }
-
-  // The same of what the blocks of a cluster have, in the order of their ranks.
-  template <class Fold>
-  __device__ __forceinline__ void combine_cluster(typename Fold::State (&states)[WIDTH]) const {
-    __shared__ typename Fold::State shared[WIDTH][CLUSTER][LANES];
-    sync_cluster();  // all blocks are there, and have read what was before
-    if (part == first_part) {
-#pragma unroll
-      for (int c = 0; c < WIDTH; ++c) {
-#pragma unroll 1
-        for (int rank = 0; rank < CLUSTER; ++rank) {
-          store_at_rank(&shared[c][first_part / SPLIT][lane], rank, states[c]);
-        }
-      }
-    }
-    sync_cluster();
-#pragma unroll
-    for (int c = 0; c < WIDTH; ++c) {
-      states[c] = shared[c][0][lane];
-#pragma unroll
-      for (int rank = 1; rank < CLUSTER; ++rank) {
-        states[c] = Fold::combine(states[c], shared[c][rank][lane]);
-      }
     }
   }
 
@@ -361,8 +329,7 @@ __device__ __forceinline__ void column_rows_read(const Thread& thread) {
 template <class Rows>
 __device__ __forceinline__ void column_rows(const Rows& rows) {
   wait_for_previous_kernel();
-  const uint32_t tile = blockIdx.x / Rows::Config::CLUSTER;
-  const ColumnThread<decltype(rows.program), typename Rows::Config> thread(rows, tile);
+  const ColumnThread<decltype(rows.program), typename Rows::Config> thread(rows, blockIdx.x);
   if constexpr (!Rows::Config::HOLDS) {
     column_rows_read(thread);
   } else if (thread.rows.space.reduced.count == Rows::PLACES) {
@@ -386,7 +353,6 @@ struct ColumnVariant {
     if (Config::HOLDS && (space.reduced.count > PLACES || space.reduced.count * 4 < PLACES)) {
       return false;
     }
-    if constexpr (Config::CLUSTER > 1) return has_dependent_launches();
     // With few rows the card would be idle.
     return blocks(space) * 2 >= multiprocessors || space.reduced.count <= 4 * PLACES;
   }
@@ -395,8 +361,8 @@ struct ColumnVariant {
 
   cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
     const Parameters rows = Parameters::describe(call.program, call.space);
-    const auto count = static_cast<unsigned>(blocks(call.space)) * Config::CLUSTER;
-    return launch_dependent(kernel, count, Config::THREADS, stream, rows, 0, Config::CLUSTER);
+    return launch_dependent(kernel, static_cast<unsigned>(blocks(call.space)), Config::THREADS,
+                            stream, rows);
   }
 
  private:
