@@ -1,6 +1,6 @@
 """Configurations of the tensor-core product that are legal for a product."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from math import ceil
@@ -65,11 +65,21 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     """Those worth compiling; none on cards without the instructions."""
     if machine.warpgroups is None:
         return
-    least = min(machine.warpgroups.least_products, shape.products)
-    direct: tuple[Feed, ...] = ()
+    feeds = PAIRED_FEEDS if shape.pairs else FEEDS.get(shape.dtype, ())
     if shape.rounds and shape.dtype is DType.F32:
         direct = (Feed.DIRECT, Feed.TURNS, *([Feed.BAND] if shape.reach else []))
-    feeds = PAIRED_FEEDS if shape.pairs else (*FEEDS.get(shape.dtype, ()), *direct)
+        rounding = list(_fed(direct, shape, machine))
+        if rounding:  # One product in place of three, and nothing is split before.
+            yield from rounding
+            return
+    yield from _fed(feeds, shape, machine)
+
+
+def _fed(
+    feeds: Iterable[Feed], shape: ProductShape, machine: Machine
+) -> Iterator[TensorCoreConfig]:
+    """Those whose factors come in one of these ways."""
+    least = min(warpgroup_rates(machine).least_products, shape.products)
     for feed in feeds:
         for transposed, (columns, cluster, resident) in product(
             (False, True), tuple(_tiles(feed, shape))
