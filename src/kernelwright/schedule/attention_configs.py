@@ -66,8 +66,8 @@ class AttentionSizes:
 
     @property
     def few(self) -> int:
-        """The least power of two of rows that have keys in common; 0 where they are not few, or have
-        no more keys than a step of blocks for many rows.
+        """The least power of two of rows that have keys in common; 0 where they are not few, or
+        have no more keys than a step of blocks for many rows.
 
         Of 16 bits alone: where rows of float32 took that kernel, two runs of a transformer ended in
         an error of the card (docs/measured/attention.md).
