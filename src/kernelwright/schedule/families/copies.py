@@ -1,22 +1,20 @@
 """Copies of many tensors in one launch: kernels made of those of the pointwise family."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from kernelwright.ir.configs import Config, PointwiseConfig
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
     Description,
     Family,
-    Free,
-    Launcher,
-    Unit,
     Work,
     computed,
+    never_launched,
+    no_units,
 )
 from kernelwright.schedule.naming import merge_operators
 
@@ -69,14 +67,6 @@ def copied_together(launches: Sequence[Launch]) -> Launch:
     )
 
 
-def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
-    return []
-
-
-def _launch(group: object, graph: Graph, machine: Machine) -> Launch:
-    raise AssertionError("these kernels are made of others")
-
-
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     return _CONFIGS
 
@@ -89,8 +79,8 @@ def _describe(kernel: Kernel) -> Description:
 COPIES = Family(
     name="copies",
     nodes=(),
-    grow=_grow,
-    launch=_launch,
+    grow=no_units,
+    launch=never_launched,
     why_not=computed,
     configs=_configs,
     cost=lambda kernel: Work(flops=0),

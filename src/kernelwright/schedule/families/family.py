@@ -143,3 +143,13 @@ class Family:
 def computed(node: Node, graph: Graph, machine: Machine, library: Library) -> None:
     """No reason: a family that takes every node of its kinds."""
     return
+
+
+def no_units(free: Free, launchers: Mapping[type, Launcher]) -> Sequence[Unit]:
+    """Nothing: a family whose kernels are made of launches of others."""
+    return ()
+
+
+def never_launched(group: Any, graph: Graph, machine: Machine) -> Launch:
+    """No launch: a family for which `no_units` finds no group."""
+    raise AssertionError("its kernels are made of launches of other families")

@@ -1,24 +1,21 @@
 """Products of few rows that have them in common: kernels made of those of other families."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from math import ceil, prod
-from typing import Any
 
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Operand, operations, walk
-from kernelwright.ir.graph import Graph
 from kernelwright.ir.joint import JointConfig, JointProduct, JointProducts
-from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
     Description,
     Family,
-    Free,
-    Launcher,
-    Unit,
     Work,
     computed,
+    never_launched,
+    no_units,
 )
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS
@@ -142,14 +139,6 @@ def _depth(kernel: Kernel) -> int:
     return factor.shape[product.contract.rhs.index(product.contract.lhs[-1])].hint
 
 
-def _grow(free: Free, launchers: Mapping[type, Launcher]) -> Sequence[Unit]:
-    return ()
-
-
-def _launch(group: Any, graph: Graph, machine: Machine) -> Launch:
-    raise AssertionError("its kernels are made of launches (joint_products.py)")
-
-
 def _anywhere(kernel: Kernel) -> bool:
     return True
 
@@ -213,8 +202,8 @@ def _computations(kernel: Kernel) -> Iterator[str]:
 JOINT = Family(
     name="joint",
     nodes=(),
-    grow=_grow,
-    launch=_launch,
+    grow=no_units,
+    launch=never_launched,
     why_not=computed,
     configs=_configs,
     cost=_cost,
