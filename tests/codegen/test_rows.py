@@ -60,6 +60,7 @@ _GRID = {"fold_warps": 2, "finish_warps": 1, "width": 4, "vectors": 2, "ring": 8
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
 _STREAMS = {"streams": True}
 _COLUMNS_IN_PARTS = _COLUMNS | {"width": 1, "holds": False, "in_parts": True}
+_JOINED = {"lanes": 8, "split": 8, "joined": True}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
 _TUNED: dict[str, dict[str, Any]] = {
@@ -352,6 +353,21 @@ _TUNED: dict[str, dict[str, Any]] = {
         "special": "nan",
         "shapes": [[9, 41, 12], [30, 41, 4], [2, 130, 1]],
         "config": _COLUMNS_IN_PARTS | {"resident": 16},
+    },
+    # Blocks that make the totals of the rows that they finish.
+    "columns in joined parts": {
+        "case": "two_level_softmax",
+        "dims": [0],
+        "special": "nan",
+        "shapes": [[70, 17], [301, 41]],
+        "config": _COLUMNS_IN_PARTS | _JOINED,
+    },
+    "columns in joined parts, whole vectors": {
+        "case": "layer_norm",
+        "dims": [0, 1],
+        "shapes": [[9, 41, 132], [2, 130, 4], [1, 19, 12]],
+        "layouts": ["plain", "misaligned"],
+        "config": _COLUMNS_IN_PARTS | _JOINED | {"width": 4, "resident": 2},
     },
     "extremes of columns in parts": {
         "case": "extremes",

@@ -222,6 +222,27 @@ def test_few_long_rows_side_by_side_are_cut_in_parts(
     assert width is None or (best.width, best.lanes, best.lanes * best.split) == (width, lanes, 256)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "way"),
+    [
+        # Lanes, threads of a row, width and vectors: some 128 blocks, a line wide.
+        ((1960, 256), torch.float32, (8, 32, 4, 4)),
+        ((490, 2048), torch.float32, (8, 32, 4, 8)),
+        ((125440, 96), torch.float32, (8, 32, 4, 16)),
+        ((7840, 16), torch.float32, (4, 64, 4, 1)),
+        ((1960, 256), torch.bfloat16, (4, 64, 8, 2)),
+        # More than the L2 cache holds.
+        ((65536, 1024), torch.float32, None),
+    ],
+)
+def test_norms_of_columns_that_the_cache_holds_take_two_launches(
+    shape: tuple[int, int], dtype: torch.dtype, way: tuple[int, ...] | None
+) -> None:
+    best = _best_of(nn.BatchNorm1d(shape[1]).to("meta", dtype), shape, dtype)
+    assert isinstance(best, ColumnPartRows) and best.joined == (way is not None)
+    assert way is None or (best.lanes, best.split, best.width, best.vectors) == way
+
+
 def test_few_rows_of_which_nothing_is_wanted_twice_are_read_in_parts() -> None:
     best = _best_of(_Largest(), (512, 65536))
     assert isinstance(best, PartRows)

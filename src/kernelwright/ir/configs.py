@@ -329,8 +329,12 @@ class ColumnRows:
 class ColumnPartRows(ColumnRows):
     """Few and long ones of such rows, cut in parts: kernels of states, of totals, of results."""
 
+    joined: bool = False
+    """Whether the kernel of results makes the totals: of rows that the L2 cache holds."""
+
     def __str__(self) -> str:
-        return f"rows in parts, {ColumnRows.__str__(self)}"
+        end = ", which make the totals" if self.joined else ""
+        return f"rows in parts{end}, {ColumnRows.__str__(self)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,14 @@ from kernelwright.ir.configs import ColumnPartRows, ColumnRows
 from kernelwright.machine import Machine
 from kernelwright.schedule.row_shape import RowShape
 
+_JOINED_THREADS = 256
+_LINE_LANES = 8
+"""Threads that read a line of memory, 16 bytes each."""
+_WARP = 32
+"""Rows of a block at most: a thread of a warp has each in the end."""
+_JOINED_FLIGHT = 64
+"""Most elements of a thread in flight."""
+
 
 def column_configs(rows: RowShape, machine: Machine) -> list[ColumnRows]:
     """Rows whose neighbours in memory belong to other rows, best first."""
@@ -19,7 +27,10 @@ def column_configs(rows: RowShape, machine: Machine) -> list[ColumnRows]:
     tiles = -(-rows.count // (read[0].lanes * read[0].width))
     are_few = 2 * tiles < machine.sm_count
     if are_few and rows.length > 4 * read[0].split * read[0].vectors:
-        return [_column_parts(rows, width), *held[:8], *read]
+        parts = [_column_parts(rows, width)]
+        if rows.results and rows.count * rows.row_bytes <= machine.l2_bytes:
+            parts.insert(0, _joined_parts(rows, width, machine))
+        return [*parts, *held[:8], *read]
     return [*held[:8], *read]
 
 
@@ -32,6 +43,28 @@ def _column_parts(rows: RowShape, width: int) -> ColumnPartRows:
     lanes = min(128, max(16, 1 << (-(-rows.count // wide) - 1).bit_length()))
     return ColumnPartRows(
         lanes=lanes, split=256 // lanes, width=wide, vectors=16 // wide, holds=False, resident=4
+    )
+
+
+def _joined_parts(rows: RowShape, width: int, machine: Machine) -> ColumnPartRows:
+    """For rows of which the L2 cache has all, and elements have results: the blocks are as wide as
+    a line of memory, and a part for each multiprocessor is one step of theirs, up to what a thread
+    has in flight."""
+    wide = min(width, max(1, 8 // rows.folds))
+    lanes = min(_LINE_LANES, _WARP // wide, 1 << (-(-rows.count // wide) - 1).bit_length())
+    split = _JOINED_THREADS // lanes
+    tiles = -(-rows.count // (lanes * wide))
+    each = -(-rows.length * tiles // (split * machine.sm_count))
+    most = max(1, _JOINED_FLIGHT // (wide * max(1, len(rows.inputs))))
+    vectors = min(1 << (each - 1).bit_length(), 1 << (most.bit_length() - 1))
+    return ColumnPartRows(
+        lanes=lanes,
+        split=split,
+        width=wide,
+        vectors=vectors,
+        holds=False,
+        resident=2,
+        joined=True,
     )
 
 

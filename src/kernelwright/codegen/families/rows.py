@@ -172,6 +172,7 @@ def emit(kernel: Kernel) -> KernelText:
         tensors=tensors,
         arguments=read_inputs(kernel, tensors, members),
         levels=len(_program(kernel).levels),
+        combined=_combined_levels(kernel, way),
         scalars=_names(members),
         multiprocessors=config.multiprocessors,
         tuned=tuned,
@@ -220,6 +221,14 @@ def _has_slices(kernel: Kernel) -> bool:
     results = _program(kernel).results
     located = any(map(has_coordinates, kernel.expressions))
     return any(result.extent is Extent.ELEMENT for result in results) and not located
+
+
+def _combined_levels(kernel: Kernel, way: _Config | None) -> int:
+    """Levels of whose parts a kernel of its own makes totals; where there is one at all."""
+    program = _program(kernel)
+    has_elements = any(result.extent is Extent.ELEMENT for result in program.results)
+    is_joined = isinstance(way, ColumnPartRows) and way.joined and has_elements
+    return len(program.levels) - is_joined
 
 
 def _names(members: Iterable[Member]) -> str:

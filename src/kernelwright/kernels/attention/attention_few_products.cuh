@@ -72,7 +72,7 @@ struct FewProducts : FewPlace<Config> {
     k_stride = this->p.problem.operands[1].strides[2];
     v_stride = this->p.problem.operands[2].strides[2];
     k = this->key_row(1, own + k_key()) + k_column();
-    v = this->key_row(2, own + 2 * t()) + 8 * g();
+    v = this->key_row(2, own + v_key()) + v_column();
     const Element* const row = this->q_row(g());
 #pragma unroll
     for (int block = 0; block < Tile::DEPTH_BLOCKS; ++block) {
@@ -95,11 +95,16 @@ struct FewProducts : FewPlace<Config> {
     return Tile::LINE == 8 ? key % 2 * 4 : 0;
   }
 
+  // The same of v, of which eight lanes read a line, and four keys, two apart, are read at once.
+  __device__ __forceinline__ static int v_key() { return lane() / 8; }
+  __device__ __forceinline__ static int v_column() { return 8 * (lane() % 8); }
+  __device__ __forceinline__ static int turn_of(int key) { return key % 8 / 2 * 2; }
+
   // Sends for the warp's keys from `first` on, zeros where there are none.
   __device__ __forceinline__ void fetch(int first, int end) {
     if (first < end) {
       fetch_keys(first + k_key(), end, slot(0) + (lane() ^ half_of(k_key())));
-      fetch_values(first + 2 * t(), end, slot(Tile::KEY_RUNS) + lane());
+      fetch_values(first + v_key(), end, slot(Tile::KEY_RUNS));
     }
     commit_copies();
     k += Tile::STEP * k_stride;
@@ -124,24 +129,31 @@ struct FewProducts : FewPlace<Config> {
       }
     }
   }
-  // Of v, two neighbouring keys, those eight further, and so on for each 64 columns.
+  // Of v four keys for each 64 columns at once.
   __device__ __forceinline__ void fetch_values(int key, int end, uint4* to) const {
     constexpr int RUNS = Tile::RUNS - Tile::KEY_RUNS;
     const int columns = this->p.problem.width;
+    const auto place = [&](int run) {
+      return to + run * Tile::THREADS + (lane() ^ turn_of(v_key() + run % 4 * 4));
+    };
     if (this->p.has_vectors[2]) {
 #pragma unroll
       for (int run = 0; run < RUNS; ++run) {
-        const int after = run % 4 / 2 * 8 + run % 2, right = run / 4 * 64;
-        copy_async<16>(to + run * Tile::THREADS, v + after * v_stride + right,
-                       key + after < end && 8 * g() + right < columns);
+        const int after = run % 4 * 4, right = run / 4 * 64;
+        copy_async<16>(place(run), v + after * v_stride + right,
+                       key + after < end && v_column() + right < columns);
       }
     } else {
 #pragma unroll 1
       for (int run = 0; run < RUNS; ++run) {
-        to[run * Tile::THREADS] =
-            this->load(2, columns, key + run % 4 / 2 * 8 + run % 2, end, 8 * g() + run / 4 * 64);
+        *place(run) = this->load(2, columns, key + run % 4 * 4, end, v_column() + run / 4 * 64);
       }
     }
+  }
+
+  // The run of a key of this step, from column 64 * block + 8 * g on.
+  __device__ __forceinline__ const uint4& value_run(int block, int key) const {
+    return slot(Tile::KEY_RUNS + 4 * block + key / 4)[key % 4 * 8 + (g() ^ turn_of(key))];
   }
 
   // The run of key g, or the one eight further, from column 32 * block + 8 * t on.
@@ -236,7 +248,8 @@ struct FewProducts : FewPlace<Config> {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int run = 8 * group + i;
-        if (run < 4 * Tile::WIDTH_BLOCKS) values[i / 4][i % 4] = slot(Tile::KEY_RUNS + run)[lane()];
+        const int key = 2 * t() + i % 4 / 2 * 8 + i % 2;
+        if (run < 4 * Tile::WIDTH_BLOCKS) values[i / 4][i % 4] = value_run(run / 4, key);
       }
 #pragma unroll
       for (int c = 0; c < 8; ++c) {

@@ -3,9 +3,15 @@
 // has some. For each level of folds one kernel writes the states of all parts to the workspace, and
 // another one makes totals of them; where elements have results, a last one writes these. It begins
 // where the folds ended: what they read last is still in the L2 cache.
+//
+// Of a row that the L2 cache holds, launches take longer than elements. So its blocks are narrow,
+// and each that writes results makes the totals of its own few rows itself, while the elements are
+// on their way. Beside what others have, a config says
+//   JOINED  whether it is so
 
 #include "dependent_launch.cuh"
 #include "row_columns.cuh"
+#include "row_exchange.cuh"
 #include "row_slices.cuh"
 #include "row_states.cuh"
 
@@ -20,6 +26,9 @@ struct ColumnPartRows : ColumnRows<Program, Config> {
 
   // States of a row that a thread loads together to make totals.
   static constexpr int LOADED = 4;
+  // Whether blocks that write results make the totals of the last level.
+  static constexpr bool IS_JOINED = Config::JOINED && results_mask<Program, true>() != 0;
+  static constexpr int COLUMNS = Config::LANES * Config::WIDTH;  // rows of a block
 
   // The states of all rows in a part; neighbouring rows lie side by side.
   template <int FOLD>
@@ -38,7 +47,44 @@ __device__ __forceinline__ void load_column_totals(const Rows& rows, const Threa
   for (int c = 0; c < WIDTH; ++c) totals[c] = load_state(rows.row_totals + thread.row + c).totals;
 }
 
+// Combines the states that groups of threads have in shared memory, `lanes` of them side by side,
+// two by two: a power of two of groups. The first one has what it comes to.
+template <class Fold, class State>
+__device__ __forceinline__ State combine_halves(State* shared, State state, int lane, int lanes,
+                                                int group, int groups) {
+  for (int half = groups / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (group < half) {
+      state = Fold::combine(state, shared[(group + half) * lanes + lane]);
+      shared[threadIdx.x] = state;
+    }
+  }
+  return state;
+}
+
 // --- Folds of parts ----------------------------------------------------------------------------
+
+// The state of row number `threadIdx.x` of a block no wider than a warp, from those of all threads.
+template <class Fold, class Thread, class State, int WIDTH>
+__device__ __forceinline__ State combine_narrow(const State (&own)[WIDTH]) {
+  constexpr int LANES = Thread::LANES, COLUMNS = LANES * WIDTH;
+  constexpr int WARPS = LANES * Thread::SPLIT / 32, GROUPS = LANES * Thread::SPLIT / COLUMNS;
+  static_assert(LANES < 32 && WARPS <= GROUPS, "a warp has several threads of each row");
+  __shared__ State shared[GROUPS * COLUMNS];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  State all[WIDTH];
+#pragma unroll
+  for (int c = 0; c < WIDTH; ++c) all[c] = combine_lanes<Fold, 32, LANES>(own[c]);
+  if (lane < LANES) {
+#pragma unroll
+    for (int c = 0; c < WIDTH; ++c) shared[warp * COLUMNS + lane * WIDTH + c] = all[c];
+  }
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x) % COLUMNS;
+  const int group = static_cast<int>(threadIdx.x) / COLUMNS;
+  const State state = group < WARPS ? shared[threadIdx.x] : Fold::identity();
+  return combine_halves<Fold>(shared, state, column, COLUMNS, group, WARPS);
+}
 
 template <int LEVEL, class Rows>
 __device__ __forceinline__ void fold_column_parts(const Rows& rows) {
@@ -61,11 +107,17 @@ __device__ __forceinline__ void fold_column_parts(const Rows& rows) {
     typename Fold::State own[WIDTH];
 #pragma unroll
     for (int c = 0; c < WIDTH; ++c) own[c] = get<fold>(states[c]);
-    if constexpr (Thread::SPLIT > 1) thread.template combine_split<Fold>(own);
-    if (thread.part > 0 || !thread.has_rows) return;
-    auto* const to = rows.template states<fold>(part) + thread.row;
+    auto* const to = rows.template states<fold>(part);
+    if constexpr (Rows::IS_JOINED) {
+      const auto state = combine_narrow<Fold, Thread>(own);
+      const int64_t row = thread.first_row + threadIdx.x;
+      if (threadIdx.x < Rows::COLUMNS && row < rows.space.kept.count) to[row] = state;
+    } else {
+      if constexpr (Thread::SPLIT > 1) thread.template combine_split<Fold>(own);
+      if (thread.part > 0 || !thread.has_rows) return;
 #pragma unroll
-    for (int c = 0; c < WIDTH; ++c) to[c] = own[c];
+      for (int c = 0; c < WIDTH; ++c) to[thread.row + c] = own[c];
+    }
   });
 }
 
@@ -73,13 +125,13 @@ __device__ __forceinline__ void fold_column_parts(const Rows& rows) {
 
 // The state of a row from those of its parts, which groups of threads share; in the first group.
 template <int FOLD, class Rows>
-__device__ __forceinline__ auto combine_groups(const Rows& rows, int64_t row, int lane, int group) {
+__device__ __forceinline__ auto combine_groups(const Rows& rows, int64_t row, int lane, int lanes) {
   using Fold = typename RowTypes<decltype(rows.program)>::template FoldAt<FOLD>;
   using State = typename Fold::State;
   constexpr int LOADED = Rows::LOADED, THREADS = Rows::Config::THREADS;
   static_assert((THREADS & (THREADS - 1)) == 0, "groups are combined two by two");
   __shared__ State shared[THREADS];
-  const int groups = THREADS / rows.lanes;
+  const int groups = THREADS / lanes, group = static_cast<int>(threadIdx.x) / lanes;
   State state = Fold::identity();
   for (uint32_t first = group; first < rows.parts; first += LOADED * groups) {
     State next[LOADED];
@@ -93,52 +145,79 @@ __device__ __forceinline__ auto combine_groups(const Rows& rows, int64_t row, in
     state = Fold::combine(state, combine_tree(next, combine));
   }
   shared[threadIdx.x] = state;
-  for (int half = groups / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (group < half) {
-      state = Fold::combine(state, shared[(group + half) * rows.lanes + lane]);
-      shared[threadIdx.x] = state;
+  return combine_halves<Fold>(shared, state, lane, lanes, group, groups);
+}
+
+// The totals of `lanes` neighbouring rows from `first` on, each in one thread of a block's first
+// ones, which calls body(row, totals).
+template <int LEVEL, class Rows, class Body>
+__device__ __forceinline__ void combine_rows(const Rows& rows, int64_t first, int lanes,
+                                             const Body& body) {
+  using Program = decltype(rows.program);
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const bool has_row = first + lane < rows.space.kept.count;
+  const int64_t row = has_row ? first + lane : rows.space.kept.count - 1;
+  typename Program::Totals totals = {};
+  if constexpr (LEVEL > 0) totals = load_state(rows.row_totals + row).totals;
+  each_fold<Program, LEVEL>([&](auto fold) {
+    set_totals<Program, fold>(combine_groups<fold>(rows, row, lane, lanes), totals);
+  });
+  if (static_cast<int>(threadIdx.x) < lanes && has_row) body(row, totals);
+}
+
+// Writes the results that a row has one of.
+template <class Rows, class Totals>
+__device__ __forceinline__ void store_column_results(const Rows& rows, int64_t row,
+                                                     const Totals& totals) {
+  using Program = decltype(rows.program);
+  using Types = RowTypes<Program>;
+  int64_t offsets[Types::OPERANDS] = {};
+  rows.space.kept.locate(row, ~0u, offsets);
+  typename Program::Inputs element = {};
+  repeat<Types::INPUTS>([&](auto input) {
+    if constexpr ((Program::ROW_READS >> input & 1) != 0) {
+      using In = pack_item_t<input, typename Program::Inputs>;
+      get<input>(element) = reinterpret_cast<const In*>(rows.space.data[input])[offsets[input]];
     }
-  }
-  return state;
+  });
+  store_results<false>(rows.program, totals, RowPlace{rows.space.coordinates, row, 0}, element,
+                       rows.space.data, offsets);
 }
 
 // A block has some neighbouring rows.
 template <int LEVEL, class Rows>
 __device__ __forceinline__ void combine_column_parts(const Rows& rows) {
   using Program = decltype(rows.program);
-  using Types = RowTypes<Program>;
   wait_for_previous_kernel();
-  const int lane = static_cast<int>(threadIdx.x) % rows.lanes;
-  const int group = static_cast<int>(threadIdx.x) / rows.lanes;
-  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * rows.lanes + lane;
-  const bool has_row = wanted < rows.space.kept.count;
-  const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
-  typename Types::Totals totals = {};
-  if constexpr (LEVEL > 0) totals = load_state(rows.row_totals + row).totals;
-  each_fold<Program, LEVEL>([&](auto fold) {
-    set_totals<Program, fold>(combine_groups<fold>(rows, row, lane, group), totals);
-  });
-  if (group > 0 || !has_row) return;
-  if constexpr (LEVEL + 1 < Program::LEVELS || results_mask<Program, true>() != 0) {
-    rows.row_totals[row].totals = totals;
-  }
-  if constexpr (LEVEL + 1 == Program::LEVELS) {
-    int64_t offsets[Types::OPERANDS] = {};
-    rows.space.kept.locate(row, ~0u, offsets);
-    typename Program::Inputs element = {};
-    repeat<Types::INPUTS>([&](auto input) {
-      if constexpr ((Program::ROW_READS >> input & 1) != 0) {
-        using In = pack_item_t<input, typename Program::Inputs>;
-        get<input>(element) = reinterpret_cast<const In*>(rows.space.data[input])[offsets[input]];
-      }
-    });
-    store_results<false>(rows.program, totals, RowPlace{rows.space.coordinates, row, 0}, element,
-                         rows.space.data, offsets);
-  }
+  combine_rows<LEVEL>(rows, int64_t{blockIdx.x} * rows.lanes, rows.lanes,
+                      [&](int64_t row, const auto& totals) {
+                        constexpr bool IS_LAST = LEVEL + 1 == Program::LEVELS;
+                        if constexpr (!IS_LAST || results_mask<Program, true>() != 0) {
+                          rows.row_totals[row].totals = totals;
+                        }
+                        if constexpr (IS_LAST) store_column_results(rows, row, totals);
+                      });
 }
 
 // --- Results of elements -----------------------------------------------------------------------
+
+// The totals of a thread's rows, which the block makes of the states of all parts.
+template <class Rows, class Thread, int WIDTH, class Totals>
+__device__ __forceinline__ void join_column_totals(const Rows& rows, const Thread& thread,
+                                                   bool is_first, Totals (&totals)[WIDTH]) {
+  using Program = typename Thread::Program;
+  __shared__ __align__(16) char memory[Rows::COLUMNS * sizeof(Totals)];
+  auto* const joined = reinterpret_cast<Totals*>(memory);
+  combine_rows<Program::LEVELS - 1>(rows, thread.first_row, Rows::COLUMNS,
+                                    [&](int64_t row, const Totals& found) {
+                                      joined[threadIdx.x] = found;
+                                      if (is_first) store_column_results(rows, row, found);
+                                    });
+  __syncthreads();
+  if (!thread.has_rows) return;
+#pragma unroll
+  for (int c = 0; c < WIDTH; ++c) totals[c] = joined[thread.lane * WIDTH + c];
+}
 
 template <class Rows>
 __device__ __forceinline__ void finish_column_parts(const Rows& rows) {
@@ -146,18 +225,25 @@ __device__ __forceinline__ void finish_column_parts(const Rows& rows) {
   using Program = typename Thread::Program;
   constexpr int STEP = Thread::VECTORS * Thread::SPLIT;
   constexpr unsigned READS = Program::READS[Program::LEVELS];
-  wait_for_previous_kernel();
   const uint32_t place = gridDim.x - 1 - blockIdx.x, slice = place / rows.tiles;
   const Thread thread(rows, place - slice * rows.tiles);
-  typename Program::Totals totals[Thread::WIDTH];
-  load_column_totals(rows, thread, totals);
-  const int begin = static_cast<int>(slice) * rows.slice_places;
-  const int end = thread.end_of(begin, rows.slice_places);
+  int first = static_cast<int>(slice) * rows.slice_places;
+  const int end = thread.end_of(first, rows.slice_places);
+  wait_for_previous_kernel();
+  typename Thread::Vectors vectors[Thread::VECTORS];
+  thread.template load<READS, false>(first, vectors);
+  typename Program::Totals totals[Thread::WIDTH] = {};
+  if constexpr (Rows::IS_JOINED) {
+    join_column_totals(rows, thread, slice == 0, totals);
+  } else {
+    load_column_totals(rows, thread, totals);
+  }
 #pragma unroll 1
-  for (int first = begin; first < end; first += STEP) {
-    typename Thread::Vectors vectors[Thread::VECTORS];
-    thread.template load<READS, false>(first, vectors);
+  while (true) {
     thread.template store<false>(first, vectors, totals);
+    first += STEP;
+    if (first >= end) break;
+    thread.template load<READS, false>(first, vectors);
   }
 }
 
@@ -168,7 +254,7 @@ struct ColumnPartVariant {
   using Parameters = ColumnPartRows<Program, Config>;
   using Kernel = void (*)(Parameters);
   Kernel folds[Program::LEVELS];
-  Kernel combines[Program::LEVELS];
+  Kernel combines[Program::LEVELS];  // null where blocks that finish do it
   Kernel finish;
   int multiprocessors;
 
@@ -193,6 +279,7 @@ struct ColumnPartVariant {
       cudaError_t status =
           launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
+      if (Parameters::IS_JOINED && level + 1 == Program::LEVELS) break;
       status = launch_dependent(combines[level], combining, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
     }
@@ -205,7 +292,7 @@ struct ColumnPartVariant {
   // Neighbouring rows whose states one block combines; with fewer, sectors would be read in vain.
   static constexpr int MOST_LANES = 32, FEWEST_LANES = 4;
   // Of blocks that the card runs at one time.
-  static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = 4;
+  static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = Parameters::IS_JOINED ? 1 : 4;
 
   static int64_t totals_bytes(int64_t count) {
     return (count * int64_t{sizeof(RowTotals<Program>)} + 15) / 16 * 16;
@@ -237,7 +324,9 @@ struct ColumnPartVariant {
   int cut(int64_t length, int64_t rounds, int64_t tiles, uint32_t& pieces) const {
     const int64_t blocks = rounds * multiprocessors * Config::RESIDENT;
     const int64_t steps = (length + STEP - 1) / STEP;
-    const int64_t wanted = blocks > tiles ? blocks / tiles : 1;
+    int64_t wanted = blocks > tiles ? blocks / tiles : 1;
+    // Each block that finishes reads the states of all of them.
+    if (Parameters::IS_JOINED && wanted > multiprocessors) wanted = multiprocessors;
     const int64_t each = (steps + wanted - 1) / wanted;
     pieces = static_cast<uint32_t>((steps + each - 1) / each);
     return static_cast<int>(each * STEP);

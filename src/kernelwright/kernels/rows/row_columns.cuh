@@ -80,14 +80,16 @@ struct ColumnThread {
 
   const Rows& rows;
   int lane, part;
-  int64_t row;  // the first of WIDTH
+  int64_t first_row;  // of the block
+  int64_t row;        // the first of WIDTH
   bool has_rows;
   char* at[Types::OPERANDS];  // the first place of the row
 
   __device__ __forceinline__ ColumnThread(const Rows& rows, uint32_t tile) : rows(rows) {
     lane = static_cast<int>(threadIdx.x) % LANES;
     part = static_cast<int>(threadIdx.x) / LANES;
-    row = (static_cast<int64_t>(tile) * LANES + lane) * WIDTH;
+    first_row = static_cast<int64_t>(tile) * LANES * WIDTH;
+    row = first_row + lane * WIDTH;
     has_rows = row < rows.space.kept.count;
     // Others take part in what threads do together.
     if (!has_rows) row = rows.space.kept.count - WIDTH;
