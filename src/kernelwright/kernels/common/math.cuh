@@ -267,6 +267,7 @@ __device__ __forceinline__ float first_of_one_over(float x) {
   return 1.0f / x;
 #endif
 }
+__device__ __forceinline__ double first_of_one_over(double x) { return 1.0 / x; }
 
 // 1 / x of a number from 1 to 2^60, or NaN, within one last place and without a branch: an
 // approximation, and a step of Newton's.

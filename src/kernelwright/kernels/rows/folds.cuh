@@ -325,7 +325,8 @@ using AllFold = TruthFold<true>;
 // --- Two totals --------------------------------------------------------------------------------
 
 // The mean, and the sum of squared distances from it. Chan, Golub, LeVeque, "Algorithms for
-// computing the sample variance", 1983: two states combine without cancellation.
+// computing the sample variance", 1983: two states combine without cancellation. Divisions that
+// round have a branch; where many threads fold a few elements each, they were half of all there is.
 template <class T>
 struct MomentsFold {
   struct State {
@@ -343,7 +344,8 @@ struct MomentsFold {
 #pragma unroll
     for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : T(0);
     const T sum = tree_sum(terms);
-    const T mean = valid == ALL ? sum * (T(1) / T(N)) : (valid == 0 ? T(0) : sum / count);
+    const T mean =
+        valid == ALL ? sum * (T(1) / T(N)) : (valid == 0 ? T(0) : sum * one_over_sum(count));
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const T distance = is_valid(valid, i) ? x[i] - mean : T(0);
@@ -353,7 +355,8 @@ struct MomentsFold {
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
     const T count = a.count + b.count;
-    const T share = count == T(0) ? T(0) : b.count / count;
+    // All of it exactly: the mean moves by as much. Of a distance, two last places do not matter.
+    const T share = b.count == count ? T(1) : b.count * first_of_one_over(count);
     const T distance = b.mean - a.mean;
     return {count, a.mean + distance * share,
             a.squares + b.squares + distance * distance * (a.count * share)};

@@ -10,6 +10,8 @@
 #include "row_states.cuh"
 
 constexpr int ANY_THREADS = 256;
+// Of a multiprocessor. Where it is not said, compilers spill to have more.
+constexpr int ANY_BLOCKS = 2;
 
 template <class Program>
 struct AnyRows {

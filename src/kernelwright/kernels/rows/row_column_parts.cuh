@@ -9,9 +9,10 @@
 // on their way. Beside what others have, a config says
 //   JOINED  whether it is so
 
+#include <cstring>
+
 #include "dependent_launch.cuh"
 #include "row_columns.cuh"
-#include "row_exchange.cuh"
 #include "row_slices.cuh"
 #include "row_states.cuh"
 
@@ -47,6 +48,19 @@ __device__ __forceinline__ void load_column_totals(const Rows& rows, const Threa
   for (int c = 0; c < WIDTH; ++c) totals[c] = load_state(rows.row_totals + thread.row + c).totals;
 }
 
+// The state of the lane that is so many further.
+template <class State>
+__device__ __forceinline__ State state_further(const State& state, int lanes) {
+  static_assert(sizeof(State) % 4 == 0, "states are made of words");
+  uint32_t words[sizeof(State) / 4];
+  memcpy(words, &state, sizeof(State));
+#pragma unroll
+  for (uint32_t& word : words) word = __shfl_down_sync(0xffffffff, word, lanes);
+  State found;
+  memcpy(&found, words, sizeof(State));
+  return found;
+}
+
 // Combines the states that groups of threads have in shared memory, `lanes` of them side by side,
 // two by two: a power of two of groups. The first one has what it comes to.
 template <class Fold, class State>
@@ -72,12 +86,15 @@ __device__ __forceinline__ State combine_narrow(const State (&own)[WIDTH]) {
   static_assert(LANES < 32 && WARPS <= GROUPS, "a warp has several threads of each row");
   __shared__ State shared[GROUPS * COLUMNS];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  State all[WIDTH];
 #pragma unroll
-  for (int c = 0; c < WIDTH; ++c) all[c] = combine_lanes<Fold, 32, LANES>(own[c]);
-  if (lane < LANES) {
+  for (int c = 0; c < WIDTH; ++c) {
+    // In the first lanes, which have the warp's first places.
+    State state = own[c];
 #pragma unroll
-    for (int c = 0; c < WIDTH; ++c) shared[warp * COLUMNS + lane * WIDTH + c] = all[c];
+    for (int distance = LANES; distance < 32; distance *= 2) {
+      state = Fold::combine(state, state_further(state, distance));
+    }
+    if (lane < LANES) shared[warp * COLUMNS + lane * WIDTH + c] = state;
   }
   __syncthreads();
   const int column = static_cast<int>(threadIdx.x) % COLUMNS;
@@ -227,23 +244,22 @@ __device__ __forceinline__ void finish_column_parts(const Rows& rows) {
   constexpr unsigned READS = Program::READS[Program::LEVELS];
   const uint32_t place = gridDim.x - 1 - blockIdx.x, slice = place / rows.tiles;
   const Thread thread(rows, place - slice * rows.tiles);
-  int first = static_cast<int>(slice) * rows.slice_places;
-  const int end = thread.end_of(first, rows.slice_places);
+  const int begin = static_cast<int>(slice) * rows.slice_places;
+  const int end = thread.end_of(begin, rows.slice_places);
   wait_for_previous_kernel();
-  typename Thread::Vectors vectors[Thread::VECTORS];
-  thread.template load<READS, false>(first, vectors);
   typename Program::Totals totals[Thread::WIDTH] = {};
-  if constexpr (Rows::IS_JOINED) {
-    join_column_totals(rows, thread, slice == 0, totals);
-  } else {
-    load_column_totals(rows, thread, totals);
-  }
 #pragma unroll 1
-  while (true) {
-    thread.template store<false>(first, vectors, totals);
-    first += STEP;
-    if (first >= end) break;
+  for (int first = begin; first < end; first += STEP) {
+    typename Thread::Vectors vectors[Thread::VECTORS];
     thread.template load<READS, false>(first, vectors);
+    if (first == begin) {  // While elements are on their way.
+      if constexpr (Rows::IS_JOINED) {
+        join_column_totals(rows, thread, slice == 0, totals);
+      } else {
+        load_column_totals(rows, thread, totals);
+      }
+    }
+    thread.template store<false>(first, vectors, totals);
   }
 }
 

@@ -6,16 +6,16 @@
 #include "folds.cuh"
 #include "mbarrier.cuh"
 
-// Combines what each LANES neighbouring lanes of a warp have, or every STEP-th of them: both are
-// powers of two. Lanes in order, so that all come to the same bits.
-template <int LANES, int STEP = 1, class Fold>
+// Combines what each LANES neighbouring lanes of a warp have, a power of two of them. Lanes in
+// order, so that all come to the same bits.
+template <int LANES, class Fold>
 __device__ __forceinline__ typename Fold::State combine_in_order(Fold, typename Fold::State state) {
   using State = typename Fold::State;
   static_assert(sizeof(State) % 4 == 0, "states are made of words");
   constexpr int WORDS = sizeof(State) / 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int distance = STEP; distance < LANES; distance *= 2) {
+  for (int distance = 1; distance < LANES; distance *= 2) {
     const bool is_second = (lane & distance) != 0;
     uint32_t own[WORDS], lower[WORDS], upper[WORDS];
     memcpy(own, &state, sizeof(State));
@@ -35,22 +35,22 @@ __device__ __forceinline__ typename Fold::State combine_in_order(Fold, typename 
 
 // Sums of exponentials first find what all of them are to be taken from: once, and not at each
 // step.
-template <int LANES, int STEP = 1, class T>
+template <int LANES, class T>
 __device__ __forceinline__ typename ExpSumFold<T>::State combine_in_order(
     ExpSumFold<T>, typename ExpSumFold<T>::State state) {
   using Fold = ExpSumFold<T>;
   T largest = state.largest;
 #pragma unroll
-  for (int distance = STEP; distance < LANES; distance *= 2) {
+  for (int distance = 1; distance < LANES; distance *= 2) {
     largest = maximum(largest, __shfl_xor_sync(0xffffffff, largest, distance));
   }
   const auto sum = Fold::scaled(state, Fold::origin(largest));
-  return {largest, combine_in_order<LANES, STEP>(SumFold<T>(), sum)};
+  return {largest, combine_in_order<LANES>(SumFold<T>(), sum)};
 }
 
-template <class Fold, int LANES, int STEP = 1>
+template <class Fold, int LANES>
 __device__ __forceinline__ typename Fold::State combine_lanes(typename Fold::State state) {
-  return combine_in_order<LANES, STEP>(Fold(), state);
+  return combine_in_order<LANES>(Fold(), state);
 }
 
 template <class Fold>
