@@ -1,5 +1,8 @@
 """A module's kernels as a library: built in parts where nvcc is, once for all modules."""
 
+import queue
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -9,9 +12,12 @@ from torch import nn
 from kernelwright import module
 from kernelwright.codegen import emit_module, translation_units
 from kernelwright.codegen.cuda import kernel_unit
+from kernelwright.emulator import extension
+from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.program import program_of
 from kernelwright.schedule import plan_graph
+from kernelwright.toolchain import cuda
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
@@ -27,7 +33,7 @@ def test_kernels_are_compiled_in_parts(cache: Path, monkeypatch: pytest.MonkeyPa
     arguments = (torch.rand(64, 32),)
     plan = plan_graph(module.capture_in_memory(_Two(), arguments, {}), H200).plan
     text = emit_module("Two", "self, x", plan)
-    units = translation_units(program_of(plan))
+    units = tuple(translation_units(program_of(plan)))
     assert len(units) == len(plan.kernels) + 1 == 3
     heard: list[tuple[int, int]] = []
     made = module._text_module(text.source, units, lambda *it: heard.append(it))
@@ -39,6 +45,55 @@ def test_kernels_are_compiled_in_parts(cache: Path, monkeypatch: pytest.MonkeyPa
         assert hasattr(library, name)
     # It is found again by who has the text alone.
     assert not list(cache.glob("extensions/*"))
+
+
+class _Chain(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sums = x.softmax(-1).cumsum(0).reshape(x.shape[0], 4, 8)
+        return sums.transpose(1, 2).softmax(-1) @ sums[0]
+
+
+def _plan(model: nn.Module) -> Plan:
+    return plan_graph(module.capture_in_memory(model, (torch.rand(64, 32),), {}), H200).plan
+
+
+class _ShortFirst(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(0).softmax(-1)
+
+
+def test_units_are_made_one_after_the_other_the_longest_kernels_first() -> None:
+    plan = _plan(_ShortFirst())
+    assert [kernel.name for kernel in plan.kernels] == ["cumsum", "softmax"]
+    units = translation_units(program_of(plan))
+    assert "int launch_softmax(const int64_t* words) {" in next(units)
+    assert "int launch_cumsum(const int64_t* words) {" in next(units)
+    assert "int launch_forward(const int64_t* words) {" in next(units)
+    with pytest.raises(StopIteration):
+        next(units)
+
+
+def test_calls_are_soon_compiled() -> None:
+    """A network has hundreds: in place and with all that g++ can do they took half a minute."""
+    *_, calls = translation_units(program_of(_plan(_Chain())))
+    views = re.findall(r"^(.*)Tensor \w+\((?:const Tensor&|void\*) ", calls, re.MULTILINE)
+    assert len(views) > 2 and set(views) == {"__noinline__ "}
+    assert '__attribute__((optimize("O1"))) void run_forward(Run& run)' in calls
+
+
+def test_parts_are_compiled_while_the_whole_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, begun = _plan(_Two()), queue.Queue[str]()
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: begun.put(text))
+    with module._compiled_ahead(plan, torch.device("cuda")):
+        found = [begun.get(timeout=60) for _ in range(3)]
+    assert sorted(found) == sorted(module.units_of(plan))
+    monkeypatch.setattr("torch.utils.cpp_extension.load_inline", extension.load_inline)
+    for device in ("cuda", "cpu"):  # The first is the emulator's.
+        with module._compiled_ahead(plan, torch.device(device)):
+            pass
+    time.sleep(0.5)
+    assert begun.empty()
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")

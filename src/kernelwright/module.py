@@ -17,15 +17,16 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import torch
-import torch.utils.cpp_extension
+import torch.utils.cpp_extension as extensions
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -41,7 +42,7 @@ from kernelwright.program import program_of
 from kernelwright.restoring import kept_buffers, kept_random_state
 from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.toolchain.cache import cached_build, content_key
-from kernelwright.toolchain.cuda import OnUnit, compile_together
+from kernelwright.toolchain.cuda import OnUnit, compile_together, compiled_meanwhile
 from kernelwright.toolchain.extension import prepare_extension_folder
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
@@ -226,7 +227,7 @@ def optimize_module(
     return module_of_plan(model, args, keywords, tune(planned.plan), on_unit)
 
 
-def units_of(plan: Plan) -> tuple[str, ...]:
+def units_of(plan: Plan) -> Iterator[str]:
     """The texts that the kernels of a module with this plan are built from, side by side."""
     return translation_units(program_of(plan))
 
@@ -240,7 +241,11 @@ def module_of_plan(
 ) -> OptimizedModule:
     """The module that runs a plan of `model`, compared as `optimize_module` says."""
     model, keywords = plain(model), dict(kwargs)
-    text = emit_module(type(model).__name__, _arguments_text(model), plan)
+    device = _device_of(args, keywords, plan.graph)
+    with _compiled_ahead(plan, device):
+        text = emit_module(type(model).__name__, _arguments_text(model), plan)
+        if plan.kernels and device.type == "cuda":
+            _text_module(text.source, tuple(units_of(plan)), on_unit)
     made = Kernels(
         source=text.source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
@@ -250,13 +255,18 @@ def module_of_plan(
         training=model.training,
         set_aside="" if plan.kernels else "everything is left to PyTorch",
     )
-    device = _device_of(args, keywords, plan.graph)
-    if plan.kernels and device.type == "cuda":
-        _text_module(text.source, units_of(plan), on_unit)
     module = _equip(model, made, device)
     if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
+
+
+def _compiled_ahead(plan: Plan, device: torch.device) -> AbstractContextManager[None]:
+    """Inside, kernels that will run on a GPU are compiled already: to write down a whole network
+    takes seconds."""
+    if not plan.kernels or device.type != "cuda" or not _is_pytorchs(extensions.load_inline):
+        return nullcontext()
+    return compiled_meanwhile(partial(units_of, plan), arch_of_device())
 
 
 def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
@@ -378,16 +388,21 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
         if build.cache_info().currsize:
             return build()
         _begin_pytorchs_libraries()
-        if files and module.load_inline.__module__ == torch.utils.cpp_extension.__name__:
-            with mock.patch.object(module, "load_inline", link):  # The emulator takes whole texts.
+        if files and _is_pytorchs(module.load_inline):
+            with mock.patch.object(module, "load_inline", link):
                 return build()
         environment = prepare_extension_folder(path)
-        home = torch.utils.cpp_extension.CUDA_HOME or environment.get("CUDA_HOME")
+        home = extensions.CUDA_HOME or environment.get("CUDA_HOME")
         with env.present(environment):
-            torch.utils.cpp_extension.CUDA_HOME = home
+            extensions.CUDA_HOME = home
             return build()
 
     module._library = library  # type: ignore[attr-defined]
+
+
+def _is_pytorchs(load_inline: Callable[..., Any]) -> bool:
+    """Whether it compiles for a GPU. The emulator's takes whole texts."""
+    return load_inline.__module__ == extensions.__name__
 
 
 def arch_of_device() -> str:

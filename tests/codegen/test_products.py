@@ -1,5 +1,6 @@
 """What the text of a product holds in each family."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,24 @@ def text(config: ProductConfig, dtype: torch.dtype = torch.float32) -> str:
     graph = rewrite(capture_module(Product(), arguments)).graph
     plan: Plan = schedule(graph, H200, Library.NEVER)
     return cuda_source(with_configs(plan, {"matmul": config}))
+
+
+def test_only_sizes_ask_for_a_large_tile_in_any_strides() -> None:
+    """Rows of a product of arguments may have any length; of a layer's, none but the captured."""
+    direct = replace(TENSOR_CORES, feed=Feed.DIRECT)
+
+    def of_linear() -> str:
+        layer, rows = torch.nn.Linear(96, 80, False).bfloat16(), torch.zeros(64, 96).bfloat16()
+        graph = rewrite(capture_module(layer, (rows,))).graph
+        plan: Plan = schedule(graph, H200, Library.NEVER)
+        (kernel,) = plan.kernels
+        return cuda_source(with_configs(plan, {kernel.name: direct}))
+
+    def tile_in_any_strides(source: str) -> str:
+        return re.findall(r"struct \w+General \{\n +static constexpr int (.*?), BLOCK_K", source)[0]
+
+    assert tile_in_any_strides(text(direct, torch.bfloat16)) == "BLOCK_M = 64, BLOCK_N = 128"
+    assert tile_in_any_strides(of_linear()) == "BLOCK_M = 32, BLOCK_N = 64"
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,21 @@ def test_texts_are_compiled_in_the_background(monkeypatch: pytest.MonkeyPatch) -
     assert len(begun) <= at_the_end + 1 < 20, "went on after the end"
 
 
+def test_long_texts_begin_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores wait for the text that ends last: one that takes long must not begin at the end."""
+    begun: list[str] = []
+
+    def compile_object(text: str, arch: str) -> Path:
+        begun.append(text)
+        return Path(f"{text}.o")
+
+    monkeypatch.setenv("KERNELWRIGHT_THREADS", "1")
+    monkeypatch.setattr(cuda, "_compile_object", compile_object)
+    made = dict(cuda._objects(["b", "cccc", "aa"], "sm_90a"))
+    assert begun == ["cccc", "aa", "b"]
+    assert made == {text: Path(f"{text}.o") for text in begun}
+
+
 def test_no_nvcc_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("KERNELWRIGHT_NVCC", "/no/such/nvcc")
     with pytest.raises(NoCompilerError, match="/no/such/nvcc"):

@@ -1,6 +1,6 @@
 """The CUDA text of a plan: the device library in use, and one section for each kernel."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -42,18 +42,20 @@ def cuda_text(program: Program) -> CudaText:
     return _text(_sections(program), program.plan, _Errors.NAMED)
 
 
-def translation_units(program: Program) -> tuple[str, ...]:
+def translation_units(program: Program) -> Iterator[str]:
     """The text in parts that compile side by side and link together: a kernel each, and the rest.
 
-    A kernel of the same text is the same unit in every program.
+    A kernel of the same text is the same unit in every program. Each unit can be compiled while the
+    next one is made; first come those with most of their own, which mostly take longest.
     """
     plan, sections = program.plan, _sections(program)
     names = [kernel.name for kernel in plan.kernels_to_write]
-    alone = [_unit(name, sections[name], plan) for name in names]
+    for name in sorted(names, key=lambda name: len(sections[name].section), reverse=True):
+        yield _unit(name, sections[name], plan)
     segments = {it.name: sections[it.name] for it in program.segments}
     declared = "".join(_declaration(name, sections[name]) for name in names)
     rest = _text(segments, plan, _Errors.NAMED)
-    return (*alone, f"{rest.library}\n{declared}\n{rest.kernels}")
+    yield f"{rest.library}\n{declared}\n{rest.kernels}"
 
 
 def kernel_unit(plan: Plan, name: str) -> str:

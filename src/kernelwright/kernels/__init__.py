@@ -7,7 +7,7 @@ each once, dependencies first, under the system headers they need.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -112,22 +112,23 @@ def inline(*wanted: str) -> str:
     return f"{includes}\n{body(*wanted)}"
 
 
-def _includes(name: str) -> Iterator[str]:
-    for line in source(name).splitlines():
-        if line.startswith(_OWN):
-            yield line.removeprefix(_OWN).rstrip().removesuffix('"')
+@cache
+def _includes(name: str) -> tuple[str, ...]:
+    lines = (line for line in source(name).splitlines() if line.startswith(_OWN))
+    return tuple(line.removeprefix(_OWN).rstrip().removesuffix('"') for line in lines)
 
 
-def _system_headers(name: str) -> Iterator[str]:
-    for line in source(name).splitlines():
-        if line.startswith(_SYSTEM):
-            yield line.removeprefix("#include ").strip()
+@cache
+def _system_headers(name: str) -> tuple[str, ...]:
+    lines = (line for line in source(name).splitlines() if line.startswith(_SYSTEM))
+    return tuple(line.removeprefix("#include ").strip() for line in lines)
 
 
 def _title(name: str) -> str:
     return f"// ---- {name} ----\n"
 
 
+@cache
 def _code(name: str) -> str:
     kept = [
         line for line in source(name).splitlines() if not line.startswith((_OWN, _SYSTEM, _ONCE))

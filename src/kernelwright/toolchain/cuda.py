@@ -9,7 +9,7 @@ whatever process, is not compiled again.
 """
 
 import subprocess
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +28,10 @@ _OBJECT = "kernels.o"
 _REPORT = "ptxas.txt"
 
 # What torch.utils.cpp_extension gives nvcc (COMMON_NVCC_FLAGS), so that a source that compiles here
-# compiles in load_inline; and the oldest C++ that any supported torch asks for.
+# compiles in load_inline; and the oldest C++ that any supported torch asks for. The level is the
+# host's alone: launchers run as fast as with -O3, which takes g++ half as long again.
 _FLAGS = (
-    "-O3",
+    "-O2",
     "-std=c++17",
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -118,13 +119,13 @@ def compile_together(
     key = content_key("linked", nvcc.version, name, arch, *texts)
 
     def build(folder: Path) -> None:
-        objects: dict[int, Path] = {}
-        for index, made in _objects(texts, arch):
+        objects: dict[str, Path] = {}
+        for text, made in _objects(texts, arch):
             if isinstance(made, KernelwrightError):
                 raise made
-            objects[index] = made
+            objects[text] = made
             on_unit(len(objects), len(texts))
-        files = [str(objects[index]) for index in range(len(texts))]
+        files = [str(objects[text]) for text in texts]
         flags = [
             _gencode(arch),
             "-shared",
@@ -137,24 +138,37 @@ def compile_together(
 
 
 @contextmanager
-def compiled_meanwhile(make: Callable[[], Sequence[str]], arch: str = "sm_90a") -> Iterator[None]:
+def compiled_meanwhile(make: Callable[[], Iterable[str]], arch: str = "sm_90a") -> Iterator[None]:
     """Inside, the texts of `make` are compiled in the background, for a later `compile_together`.
 
-    Those that do not compile are left for it to tell. At the end no other ones begin.
+    Each begins as soon as it is made. Those that do not compile are left for it to tell. At the end
+    no other ones begin.
     """
     pool = ThreadPoolExecutor(max_workers=env.usable_cores(), thread_name_prefix="nvcc ahead")
-    pool.submit(lambda: [pool.submit(_compile_object, text, arch) for text in make()])
+    maker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts ahead")
+    maker.submit(lambda: [pool.submit(_compile_object, text, arch) for text in make()])
     try:
         yield
     finally:
+        maker.shutdown(wait=False, cancel_futures=True)
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _objects(texts: Sequence[str], arch: str) -> Iterator[tuple[int, Path | KernelwrightError]]:
+def _objects(texts: Sequence[str], arch: str) -> Iterator[tuple[str, Path | KernelwrightError]]:
     if len(texts) == 1:
-        yield 0, _compile_object(texts[0], arch)
+        yield texts[0], _compile_object(texts[0], arch)
         return
-    yield from _in_parallel(_compile_object, texts, None, arch)
+    ordered = longest_first(texts)
+    for index, made in _in_parallel(_compile_object, ordered, None, arch):
+        yield ordered[index], made
+
+
+def longest_first(texts: Iterable[str]) -> list[str]:
+    """Texts in the order in which to begin them on several cores: what takes long is not the last.
+
+    Seconds of nvcc follow the length of our texts closely enough (docs/measured/toolchain.md).
+    """
+    return sorted(texts, key=len, reverse=True)
 
 
 def _compile_object(cuda_source: str, arch: str) -> Path:

@@ -33,7 +33,8 @@ from kernelwright.schedule.roles import Roles, roles
 _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
 """For products that would leave multiprocessors idle, and for any strides."""
 _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
-"""With more registers, which finding out what there is to finish takes."""
+"""With more registers, which finding out what there is to finish takes; and for any strides where
+sizes give them, as fast as the CUDA cores are. nvcc takes six times as long for it."""
 _MOST_ALONG = 1 << 30
 """Elements along a dimension: coordinates of boxes are 32-bit."""
 _TILE_ROWS = 128
@@ -55,13 +56,13 @@ _MOST_TILES = 1 << 24
 def product_fields(kernel: Kernel) -> dict[str, object]:
     """What the template of a product needs besides the fields of every kernel."""
     own = tuned(kernel)
-    is_sm90 = isinstance(kernel.config, TensorCoreConfig)
-    general = _FINISHING_TILE if is_sm90 else _SMALL_TILE
     return {
         "factor": STORED[factor_of(kernel).dtype],
         "tuned": own,
         "small": simt_members(_SMALL_TILE, *simt_majors(kernel)) if _has_small(kernel) else (),
-        "general": () if _takes_all(kernel) else simt_members(general, Major.NONE, Major.NONE),
+        "general": ()
+        if _takes_all(kernel)
+        else simt_members(_general_tile(kernel), Major.NONE, Major.NONE),
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
         "patches": _walk(kernel),
@@ -69,6 +70,15 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "kept": _KEPT[kernel.kept],
         "pairs": kernel.pairs,
     }
+
+
+def _general_tile(kernel: Kernel) -> GemmConfig:
+    """What other sizes may ask for is fast; what only other strides ask for is soon compiled."""
+    if not isinstance(kernel.config, TensorCoreConfig):
+        return _SMALL_TILE
+    rows = (*kernel.inputs[:2], kernel.output)
+    has_other_rows = any(isinstance(it, TensorType) and not it.shape[-1].is_static for it in rows)
+    return _FINISHING_TILE if tuned(kernel).finished or has_other_rows else _SMALL_TILE
 
 
 def _walk(kernel: Kernel) -> str | None:

@@ -1,6 +1,9 @@
 #pragma once
 // Host side of a native call of several launches: its memory, the views of tensors between them,
 // and the words of each launch.
+//
+// A call of a network is a thousand of these in a row. Written out in place, most of a minute of
+// the host's compiler would go there, and the call would take as long.
 
 #include <algorithm>
 #include <initializer_list>
@@ -9,24 +12,24 @@
 
 using Sizes = std::initializer_list<int64_t>;
 
-inline int64_t elements(Sizes sizes) {
+__noinline__ int64_t elements(Sizes sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
   return count;
 }
 
-inline bool has_sizes(const Tensor& tensor, Sizes sizes) {
+__noinline__ bool has_sizes(const Tensor& tensor, Sizes sizes) {
   return std::equal(sizes.begin(), sizes.end(), tensor.sizes, tensor.sizes + tensor.rank);
 }
 
-inline bool has_elements(const Tensor& tensor, int64_t least) {
+__noinline__ bool has_elements(const Tensor& tensor, int64_t least) {
   int64_t count = 1;
   for (int d = 0; d < tensor.rank; ++d) count *= tensor.sizes[d];
   return count >= least;
 }
 
 // A new tensor at `data`, its elements in row-major order.
-inline Tensor contiguous(void* data, Sizes sizes) {
+__noinline__ Tensor contiguous(void* data, Sizes sizes) {
   Tensor tensor;
   tensor.data = data;
   tensor.rank = static_cast<int>(sizes.size());
@@ -41,7 +44,7 @@ inline Tensor contiguous(void* data, Sizes sizes) {
 
 // The same elements under other sizes, where that is a view: dimensions are split, and those of
 // which the elements lie in order are joined.
-inline Tensor reshaped(const Tensor& tensor, Sizes sizes) {
+__noinline__ Tensor reshaped(const Tensor& tensor, Sizes sizes) {
   Tensor view = contiguous(tensor.data, sizes);
   int from = tensor.rank - 1;
   // Elements of `from` that the dimensions so far leave, and what lies between two of them.
@@ -59,7 +62,7 @@ inline Tensor reshaped(const Tensor& tensor, Sizes sizes) {
   return view;
 }
 
-inline Tensor permuted(const Tensor& tensor, std::initializer_list<int> dims) {
+__noinline__ Tensor permuted(const Tensor& tensor, std::initializer_list<int> dims) {
   Tensor view = tensor;
   int d = 0;
   for (const int from : dims) {
@@ -69,7 +72,7 @@ inline Tensor permuted(const Tensor& tensor, std::initializer_list<int> dims) {
   return view;
 }
 
-inline Tensor unsqueezed(const Tensor& tensor, int dim) {
+__noinline__ Tensor unsqueezed(const Tensor& tensor, int dim) {
   Tensor view = tensor;
   view.rank = tensor.rank + 1;
   for (int d = tensor.rank; d > dim; --d) {
@@ -81,7 +84,7 @@ inline Tensor unsqueezed(const Tensor& tensor, int dim) {
   return view;
 }
 
-inline Tensor without(const Tensor& tensor, int dim) {
+__noinline__ Tensor without(const Tensor& tensor, int dim) {
   Tensor view = tensor;
   view.rank = tensor.rank - 1;
   for (int d = dim; d < view.rank; ++d) {
@@ -94,8 +97,8 @@ inline Tensor without(const Tensor& tensor, int dim) {
 inline void* moved(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
 // `size` elements of one dimension, `step` apart; an element has `bytes` bytes.
-inline Tensor sliced(const Tensor& tensor, int bytes, int dim, int64_t start, int64_t size,
-                     int64_t step = 1) {
+__noinline__ Tensor sliced(const Tensor& tensor, int bytes, int dim, int64_t start, int64_t size,
+                           int64_t step = 1) {
   Tensor view = tensor;
   view.data = moved(tensor.data, start * tensor.strides[dim] * bytes);
   view.sizes[dim] = size;
@@ -103,12 +106,12 @@ inline Tensor sliced(const Tensor& tensor, int bytes, int dim, int64_t start, in
   return view;
 }
 
-inline Tensor selected(const Tensor& tensor, int bytes, int dim, int64_t index) {
+__noinline__ Tensor selected(const Tensor& tensor, int bytes, int dim, int64_t index) {
   return without(sliced(tensor, bytes, dim, index, 1), dim);
 }
 
 // Broadcast by trailing dimensions.
-inline Tensor expanded(const Tensor& tensor, Sizes sizes) {
+__noinline__ Tensor expanded(const Tensor& tensor, Sizes sizes) {
   Tensor view;
   view.data = tensor.data;
   view.rank = static_cast<int>(sizes.size());
@@ -121,7 +124,7 @@ inline Tensor expanded(const Tensor& tensor, Sizes sizes) {
 }
 
 // The main diagonal of the last two dimensions.
-inline Tensor diagonal(const Tensor& tensor) {
+__noinline__ Tensor diagonal(const Tensor& tensor) {
   const int row = tensor.rank - 2;
   Tensor view = without(tensor, row + 1);
   view.sizes[row] = std::min(tensor.sizes[row], tensor.sizes[row + 1]);
@@ -136,7 +139,7 @@ class Words {
   void put(int64_t value) { words_[count_++] = value; }
   void put(double value) { std::memcpy(&words_[count_++], &value, sizeof(value)); }
   void put(const void* address) { put(reinterpret_cast<int64_t>(address)); }
-  void put(const Tensor& tensor) {
+  __noinline__ void put(const Tensor& tensor) {
     put(tensor.data);
     put(int64_t{tensor.rank});
     for (int d = 0; d < tensor.rank; ++d) put(tensor.sizes[d]);
@@ -175,12 +178,13 @@ class Run {
   using Workspace = int64_t (*)(const int64_t*);
 
   template <class... Operands>
-  void launch(Launcher launcher, const Operands&... operands) {
+  __noinline__ void launch(Launcher launcher, const Operands&... operands) {
     if (mode_ == Mode::LAUNCH && code() == 0) code_ = launcher(words(operands...).data());
   }
   // A launch that may need memory for itself: the end of the arena, which the next launch reuses.
   template <class... Operands>
-  void launch_with(Workspace workspace, Launcher launcher, const Operands&... operands) {
+  __noinline__ void launch_with(Workspace workspace, Launcher launcher,
+                                const Operands&... operands) {
     if (mode_ == Mode::MEASURE) {
       workspace_ = std::max(workspace_, workspace(words(operands...).data()));
     }

@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from kernelwright.kernels.pruning import declarations, folding
-from kernelwright.kernels.pruning.constants import Known, facts, known
+from kernelwright.kernels.pruning.constants import Known, Value, facts, known
 from kernelwright.kernels.pruning.tokens import words
 
 
@@ -53,7 +53,30 @@ def _blocks(text: str) -> tuple[str, ...]:
 
 def _folded(block: str, constants: Known) -> str:
     named = words(block)
-    is_concerned = any(
-        not it.keys().isdisjoint(named) for it in (constants.values, constants.options)
+    choices: dict[str, tuple[Value, ...]] = {
+        name: (constants.values[name],) for name in constants.values.keys() & named
+    }
+    choices |= {name: constants.options[name] for name in constants.options.keys() & named}
+    if not choices:
+        return block
+    # True and 1 are equal, and not the same condition.
+    typed = tuple(
+        (name, tuple((type(value), value) for value in choices[name])) for name in sorted(choices)
     )
-    return folding.fold(block, constants) if is_concerned else block
+    return _folded_by(block, typed, constants.enumerations & named)
+
+
+@lru_cache(maxsize=8192)
+def _folded_by(
+    block: str,
+    typed: tuple[tuple[str, tuple[tuple[type, Value], ...]], ...],
+    enumerations: frozenset[str],
+) -> str:
+    """Texts of one module mostly know the same of the names of a block."""
+    choices = {name: tuple(value for _, value in found) for name, found in typed}
+    constants = Known(
+        values={name: found[0] for name, found in choices.items() if len(found) == 1},
+        options={name: found for name, found in choices.items() if len(found) > 1},
+        enumerations=enumerations,
+    )
+    return folding.fold(block, constants)
