@@ -168,7 +168,9 @@ def _configs_of(full: Plan, small: Plan) -> dict[str, Config]:
     for step in small.steps:
         if isinstance(step, Launch) and step.result in known:
             other = known[step.result]
-            own, full_own = ((it.family, it.together, it.pairs) for it in (step.kernel, other))
+            own, full_own = (
+                (it.family, it.together, it.pairs, it.moments) for it in (step.kernel, other)
+            )
             if own == full_own:
                 config = family_of(other).at_any_size(other.config)
                 configs.setdefault(step.kernel.name, config)

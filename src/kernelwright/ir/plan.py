@@ -52,6 +52,9 @@ class Kernel:
     pairs: bool = False
     """Whether a row program writes, or a product reads as its left factor, rows of numbers from 0
     to 1 as pairs of fp16 numbers where they are whole lines (`gemm_paired.cuh`)."""
+    moments: bool = False
+    """Whether a product writes moments of its columns besides, in parts of 16 rows, as its last
+    output, or a row program begins with them, its last input (`column_moments.cuh`)."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 
@@ -60,6 +63,12 @@ class Kernel:
         """Type of the only result."""
         (output,) = self.outputs
         return output
+
+    @property
+    def operands(self) -> tuple[ValueType, ...]:
+        """Types of the inputs that its expressions and its anchor read."""
+        is_given = self.moments and isinstance(self.anchor, RowProgram)
+        return self.inputs[:-1] if is_given else self.inputs
 
     @property
     def is_whole(self) -> bool:

@@ -1,6 +1,7 @@
 """Meaning of a Plan: its steps computed in plain PyTorch, kernels by their expressions."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -112,6 +113,14 @@ class PlanRun(GraphRun):
             one, own = kernel.one_product, (len(operands) - 1) // kernel.together
             each = (operands[at : at + own] for at in range(1, len(operands), own))
             return [it for its in each for it in self.launch(one, [operands[0], *its])]
+        if kernel.moments:
+            # What is known of the columns is no more than the columns say.
+            plain = replace(kernel, moments=False, inputs=kernel.operands)
+            if isinstance(kernel.anchor, RowProgram):
+                return self.launch(plain, operands[:-1])
+            parts = [self.size(dim) for dim in kernel.outputs[-1].shape]
+            results = self.launch(replace(plain, outputs=kernel.outputs[:-1]), operands)
+            return [*results, torch.full(parts, torch.nan)]
         shapes = [[self.size(dim) for dim in kind.shape] for kind in kernel.outputs]
         acc = None
         match kernel.anchor:

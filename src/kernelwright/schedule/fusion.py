@@ -49,6 +49,7 @@ from kernelwright.lower import (
 )
 from kernelwright.machine import Machine
 from kernelwright.schedule.attention_order import with_orders
+from kernelwright.schedule.column_moments import with_column_moments
 from kernelwright.schedule.conv_or_library import (
     Convolutions,
     shared_out,
@@ -108,11 +109,13 @@ def schedule_lowered(
     measured: Mapping[str, str | None] = MappingProxyType({}),
     together: frozenset[str] | None = None,
     pairs: frozenset[str] | None = None,
+    moments: frozenset[str] | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
     `measured`: what a card has said of calls; `together`: launches of several products; `pairs`:
-    rows that products read as such. All as `Choices` have them.
+    rows that products read as such; `moments`: products that have moments beside them. All as
+    `Choices` have them.
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
@@ -151,6 +154,7 @@ def schedule_lowered(
     made = with_copies_together(graph, made)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
+    steps = with_column_moments(steps, moments)
     kernels: list[Kernel] = []
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))

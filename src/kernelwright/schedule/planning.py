@@ -27,6 +27,7 @@ from kernelwright.lower import (
 )
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
+from kernelwright.schedule.column_moments import with_moments
 from kernelwright.schedule.conv_or_library import (
     Convolutions,
     placed_as_products,
@@ -62,6 +63,8 @@ class Choices:
     """Launches of several products of one left factor, by their first results, likewise."""
     pairs: frozenset[str] | None = None
     """Rows that are written as the pairs that a product reads, likewise."""
+    moments: frozenset[str] | None = None
+    """Products that have moments of their columns beside them, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     by_place: bool | None = None
@@ -137,6 +140,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
             measured,
             choices.together,
             choices.pairs,
+            choices.moments,
         )
         found = _products_left(plan)
         if not found:
@@ -148,6 +152,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
                 in_place=joined_in_place(plan),
                 together=computed_together(plan),
                 pairs=in_pairs(plan),
+                moments=with_moments(plan),
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if choices.loops else changed

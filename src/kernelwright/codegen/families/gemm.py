@@ -69,6 +69,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "rounds": rounds(kernel),
         "kept": _KEPT[kernel.kept],
         "pairs": kernel.pairs,
+        "moments": kernel.moments,
     }
 
 
@@ -203,6 +204,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_OTHER_SIZES": not takes_all,
         "ANY_TURNED": not takes_all,
         "ANY_EXTREMES": kernel.kept is not None,
+        "ANY_MOMENTS": kernel.moments,
         "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),
     }
     return frozenset(name for name, is_present in present.items() if not is_present)
@@ -217,6 +219,8 @@ def emit(kernel: Kernel) -> KernelText:
     sources = (*own.sources, launch)
     if kernel.together > 1:
         sources = (*sources, "gemm_together.cuh")
+    if kernel.moments:
+        sources = (*sources, "gemm_moments.cuh")
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
     return KernelText(
         section=section,
@@ -240,7 +244,7 @@ def _fields_together(kernel: Kernel) -> dict[str, object]:
         **one,
         **heading(kernel),
         "arguments": read_inputs(kernel, every, item.members),
-        "results": [f"out{number}" for number in numbers],
+        "results": [*(f"out{number}" for number in numbers), *["moments"] * kernel.moments],
         "products": [
             ", ".join((f"out{number}", left, *own))
             for number, own in zip(numbers, names, strict=True)
@@ -269,7 +273,7 @@ def _arrange(kernel: Kernel) -> Arranged:
         return at, product.right if number % own == 0 else product.joined(rank)
 
     return Arranged(
-        results=(product.out,) * kernel.together,
+        results=(*(product.out,) * kernel.together, *(None,) * kernel.moments),
         inputs=((left, product.left), *(seen(*it) for it in enumerate(others))),
     )
 

@@ -1,7 +1,7 @@
 """Row programs as CUDA text: what is computed as a struct, and the kernels that run it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 
 from kernelwright import kernels
@@ -160,17 +160,19 @@ def _constants(config: _Config) -> list[str]:
 
 def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes a row program."""
+    whole, kernel = kernel, replace(kernel, inputs=kernel.operands)
     fields, members = program_fields(kernel)
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
     config = kernel.configured(RowConfig)
     way = config.tuned
     tuned = None if way is None else _TUNED[type(way)]
     section = TEMPLATES.get_template("rows.cu.jinja").render(
-        **heading(kernel),
+        **heading(whole),
         **fields,
         results=_result_names(kernel),
         tensors=tensors,
-        arguments=read_inputs(kernel, tensors, members),
+        arguments=read_inputs(whole, [*tensors, *["moments"] * whole.moments], members),
+        moments=whole.moments,
         levels=len(_program(kernel).levels),
         combined=_combined_levels(kernel, way),
         scalars=_names(members),

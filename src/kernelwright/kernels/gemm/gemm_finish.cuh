@@ -23,6 +23,11 @@ class SlicedSums {
 
   __device__ __forceinline__ int64_t runs() const { return slice_ / WIDTH; }
 
+  // That of a row, of all batches, from a column on.
+  __device__ __forceinline__ int64_t run_of(int64_t row, int64_t column) const {
+    return row * runs_per_row_ + column / WIDTH;
+  }
+
   __device__ __forceinline__ Sums of(int64_t run) const {
     const GemmRest& rest = problem_.rest;
     Sums sums = {};

@@ -63,6 +63,8 @@ struct Gemm {
   [[maybe_unused]] int together = 1;
   // Of the rows of all batches, where one result of each is kept; set by the launcher.
   [[maybe_unused]] uint32_t* keys = nullptr;
+  // Moments of the columns of each part of the rows, if anybody wants them (column_moments.cuh).
+  [[maybe_unused]] float* moments = nullptr;
 
   // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
   template <class... Tensors>

@@ -8,6 +8,7 @@
 // A config for such factors has
 //   Masks  JoiningMasks of the operands that join the result
 
+#include "column_moments.cuh"
 #include "gemm_sm90_store.cuh"
 
 // Registers: with more, some of what a thread has are spilled.
@@ -29,12 +30,13 @@ struct RunLanes {
 // A warp's rows of a part, from `place` on, in vectors. What an element has of its own is fetched
 // while the 32 columns before are stored, where registers have room for both; what a row has is
 // fetched once, and what all rows share is in the cache. `rows` and `columns`, from the part's
-// first ones on, are as many as exist.
+// first ones on, are as many as exist. `moments`: of the rows' columns, where results are sums.
 template <class Config, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
                                               const typename Epilogue::Place& place, int rows,
                                               int columns, const float (&sums)[PARTS][COUNT],
-                                              int part, int row, RowBuffer& buffer) {
+                                              int part, int row, RowBuffer& buffer,
+                                              [[maybe_unused]] float* moments) {
   using Masks = typename Config::Masks;
   using Lanes = RunLanes<COUNT>;
   constexpr int COLUMNS = Lanes::COLUMNS, RUNS = Lanes::RUNS, RUN_ROWS = Lanes::DOWN;
@@ -85,6 +87,17 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
     __syncwarp();  // the rows before have been read
     buffer.take_from(sums, part, first, row);
     __syncwarp();
+    if constexpr (ANY_MOMENTS) {
+      if (moments != nullptr) {
+        Vector<float, RUN> runs[RUNS];
+#pragma unroll
+        for (int i = 0; i < RUNS; ++i) {
+          runs[i] = load_vector<RUN>(&buffer.numbers[own_row + i * RUN_ROWS][own_column]);
+        }
+        store_moments<Lanes::ACROSS>(moments + (first + own_column) * MOMENT_WORDS, rows, runs,
+                                     has_columns(first));
+      }
+    }
     if (!has_columns(first)) continue;
     // Without a test for each row, what all have in common is computed once.
     if (has_rows) {
@@ -337,7 +350,12 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
       if (has_vectors) {
         const auto place = epilogue.place(first_row + Lanes::row(), work.column + Lanes::column());
         const int rows = static_cast<int>(problem.m) - first_row;
-        store_vectors<Config>(epilogue, place, rows, columns, sums, part, row, buffer);
+        float* moments = nullptr;
+        if constexpr (ANY_MOMENTS) {
+          const int64_t above = first_row / MOMENT_ROWS * problem.n + work.column;
+          if (problem.moments != nullptr) moments = problem.moments + above * MOMENT_WORDS;
+        }
+        store_vectors<Config>(epilogue, place, rows, columns, sums, part, row, buffer, moments);
         continue;
       }
       if constexpr (sizeof(typename Problem::Result) == 2 && Lanes::COLUMNS == 32) {

@@ -6,8 +6,9 @@
 //
 // Of a row that the L2 cache holds, launches take longer than elements. So its blocks are narrow,
 // and each that writes results makes the totals of its own few rows itself, while the elements are
-// on their way. Beside what others have, a config says
-//   JOINED  whether it is so
+// on their way. The kernel that made the elements may have made the states, too. Beside what others
+// have, a config says
+//   JOINED  whether blocks that finish make totals
 
 #include <cstring>
 
@@ -26,7 +27,7 @@ struct ColumnPartRows : ColumnRows<Program, Config> {
   int lanes;  // neighbouring rows of a block that makes totals, a power of two
 
   // States of a row that a thread loads together to make totals.
-  static constexpr int LOADED = 4;
+  static constexpr int LOADED = Config::JOINED ? 8 : 4;
   // Whether blocks that write results make the totals of the last level.
   static constexpr bool IS_JOINED = Config::JOINED && results_mask<Program, true>() != 0;
   static constexpr int COLUMNS = Config::LANES * Config::WIDTH;  // rows of a block
@@ -290,8 +291,14 @@ struct ColumnPartVariant {
     const int64_t count = call.space.kept.count;
     rows.row_totals = reinterpret_cast<RowTotals<Program>*>(workspace);
     rows.workspace = workspace + totals_bytes(count);
+    const bool is_given =
+        Parameters::IS_JOINED && call.given != nullptr && call.given_parts <= MOST_GIVEN;
+    if (is_given) {
+      rows.workspace = call.given;
+      rows.parts = static_cast<uint32_t>(call.given_parts);
+    }
     const auto combining = static_cast<unsigned>((count + rows.lanes - 1) / rows.lanes);
-    for (int level = 0; level < Program::LEVELS; ++level) {
+    for (int level = 0; level < Program::LEVELS && !is_given; ++level) {
       cudaError_t status =
           launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
@@ -308,6 +315,8 @@ struct ColumnPartVariant {
   // Neighbouring rows whose states one block combines; with fewer, sectors would be read in vain.
   static constexpr int MOST_LANES = 32, FEWEST_LANES = 4;
   // Of blocks that the card runs at one time.
+  // Parts that others made: to read more of them takes longer than to make fewer.
+  static constexpr int64_t MOST_GIVEN = 256;
   static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = Parameters::IS_JOINED ? 1 : 4;
 
   static int64_t totals_bytes(int64_t count) {

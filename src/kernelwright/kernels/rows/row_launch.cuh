@@ -7,6 +7,10 @@ template <class Program>
 struct RowCall {
   Program program;
   typename RowTypes<Program>::Space space;
+  // States of parts of the rows that a kernel before has made: part after part, as row_column_parts
+  // has them; no variant has to take them.
+  [[maybe_unused]] char* given = nullptr;
+  [[maybe_unused]] int64_t given_parts = 0;
 };
 
 // Bytes that the first variant that takes the call needs for itself; the last one takes any.

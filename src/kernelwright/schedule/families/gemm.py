@@ -101,6 +101,14 @@ def _takes_pairs(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
+def makes_moments(config: Config) -> bool:
+    """Whether the variant makes moments of columns: where it stores rows of the result, or adds
+    slices of K."""
+    if not isinstance(config, TensorCoreConfig) or config.transposed:
+        return False
+    return config.feed in (Feed.DIRECT, Feed.TURNS)
+
+
 def _takes_patches(config: Config) -> bool:
     """Whether the variant brings them to where it multiplies."""
     return _keeps_rows(config)
@@ -137,6 +145,8 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
         kernel.kept,
         pairs=kernel.pairs,
     )
+    if kernel.moments:
+        return tuple(entry for entry in ranked if makes_moments(entry[1]))
     if kernel.together == 1:
         return ranked
     return tuple(entry for entry in ranked if _takes_several(entry[1]))
@@ -163,7 +173,7 @@ def _cost(kernel: Kernel) -> Work:
 def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-    own = (kernel.together, kernel.kept, kernel.pairs)
+    own = (kernel.together, kernel.kept, kernel.pairs, kernel.moments)
     return (str(kernel.epilogue), kernel.anchor, way, own)
 
 

@@ -49,7 +49,7 @@ def _launch(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[RowConfig, ...]:
-    configs = row_configs(kernel.anchored(RowProgram), kernel.inputs, machine)
+    configs = row_configs(kernel.anchored(RowProgram), kernel.operands, machine)
     return tuple(it for it in configs if writes_pairs(it)) if kernel.pairs else configs
 
 
@@ -72,11 +72,12 @@ def _same_text(kernel: Kernel) -> object:
     program = kernel.anchored(RowProgram)
     folds = [(fold.op, fold.totals) for fold in program.folds]
     extents = [result.extent for result in program.results]
-    untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
-    ones = tuple(map(program.are_ones, kernel.inputs))
+    untold = untold_sizes(program.shape, (*kernel.operands, *kernel.outputs))
+    ones = tuple(map(program.are_ones, kernel.operands))
     sizes = (len(program.shape), untold, program.is_short, ones)
     expressions = [str(expr) for expr in kernel.expressions]
-    return (expressions, program.dims, sizes, folds, extents, kernel.config, kernel.pairs)
+    own = (kernel.config, kernel.pairs, kernel.moments)
+    return (expressions, program.dims, sizes, folds, extents, own)
 
 
 def _describe(kernel: Kernel) -> Description:

@@ -1,0 +1,107 @@
+#pragma once
+// Moments of a product's columns (column_moments.cuh) where no kernel of gemm_sm90_direct.cuh
+// stores the result: of slices' sums by the kernel that adds them, else by one that reads the
+// result.
+
+#include "column_moments.cuh"
+#include "dependent_launch.cuh"
+#include "gemm_finish.cuh"
+
+// A warp's part of all rows, 32 columns of it.
+template <class Problem>
+struct MomentUnit {
+  static constexpr int ACROSS = 8, DOWN = 32 / ACROSS, COUNT = MOMENT_ROWS / DOWN;
+  static constexpr int COLUMNS = ACROSS * MOMENT_COLUMNS, THREADS = 256;
+
+  __host__ __device__ static int64_t across(const Problem& problem) {
+    return (problem.n + COLUMNS - 1) / COLUMNS;
+  }
+  __host__ __device__ static int64_t rows(const Problem& problem) {
+    return problem.m * problem.batches;
+  }
+  static unsigned blocks(const Problem& problem) {
+    const int64_t parts = (rows(problem) + MOMENT_ROWS - 1) / MOMENT_ROWS;
+    return static_cast<unsigned>((parts * across(problem) * 32 + THREADS - 1) / THREADS);
+  }
+
+  // `results` says what is in a row from a column on.
+  template <class Results>
+  __device__ __forceinline__ static void store(const Problem& problem, const Results& results) {
+    const int64_t unit = (blockIdx.x * int64_t{THREADS} + threadIdx.x) / 32;
+    const int64_t part = unit / across(problem), first_row = part * MOMENT_ROWS;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int64_t column = unit % across(problem) * COLUMNS + lane % ACROSS * MOMENT_COLUMNS;
+    if (first_row >= rows(problem)) return;
+    const int64_t left = rows(problem) - first_row;
+    const int there = left < MOMENT_ROWS ? static_cast<int>(left) : MOMENT_ROWS;
+    const bool has_columns = column < problem.n;
+    Vector<float, MOMENT_COLUMNS> runs[COUNT] = {};
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const int row = lane / ACROSS + i * DOWN;
+      if (row < there && has_columns) runs[i] = results(first_row + row, column);
+    }
+    store_moments<ACROSS>(problem.moments + (part * problem.n + column) * MOMENT_WORDS, there, runs,
+                          has_columns);
+  }
+};
+
+// A __global__ function that runs add_slices_and_moments.
+template <class Problem>
+struct MomentSumVariant {
+  using Unit = MomentUnit<Problem>;
+  static constexpr int THREADS = Unit::THREADS;
+  static constexpr int MIN_BLOCKS = 2;  // of a multiprocessor
+
+  void (*kernel)(Problem);
+
+  cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int) const {
+    return launch_dependent(kernel, Unit::blocks(problem), THREADS, stream, problem);
+  }
+};
+
+template <class Problem>
+__device__ __forceinline__ void add_slices_and_moments(const Problem& problem) {
+  wait_for_previous_kernel();
+  const SlicedSums<Problem> slices(problem);
+  const int exponents[SCALES] = {};  // of factors that are not scaled
+  MomentUnit<Problem>::store(problem, [&](int64_t row, int64_t column) {
+    const int64_t run = slices.run_of(row, column);
+    const auto sums = slices.of(run);
+    slices.finish(run, sums, exponents);
+    return sums;
+  });
+}
+
+// A __global__ function that runs moments_of_results, and whether it is needed.
+template <class Problem>
+struct MomentVariant {
+  using Unit = MomentUnit<Problem>;
+  static constexpr int THREADS = Unit::THREADS;
+
+  void (*kernel)(Problem);
+
+  // Whether the kernel that stores rows of the result from registers stores their moments.
+  static bool are_stored(const Problem& problem) {
+    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors;
+  }
+  // The problem as the kernel before gets it.
+  static Problem without(Problem problem) {
+    problem.moments = nullptr;
+    return problem;
+  }
+  // After the kernel that has written the results.
+  cudaError_t launch_after(cudaError_t status, const Problem& problem, cudaStream_t stream) const {
+    if (status != cudaSuccess) return status;
+    return launch_dependent(kernel, Unit::blocks(problem), THREADS, stream, problem);
+  }
+};
+
+template <class Problem>
+__device__ __forceinline__ void moments_of_results(const Problem& problem) {
+  wait_for_previous_kernel();
+  const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
+  MomentUnit<Problem>::store(problem, [&](int64_t row, int64_t column) {
+    return load_vector<MOMENT_COLUMNS>(results + row * problem.n + column);
+  });
+}

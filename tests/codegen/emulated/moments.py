@@ -1,0 +1,112 @@
+"""Child of test_moments.py: norms in training after products that make their moments, from the
+graph to the emulator.
+
+Prints one JSON object: by sizes, how far results and running statistics are from those of the same
+plan without such moments, as parts of these; findings of the emulator.
+"""
+
+import copy
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
+from kernelwright.emulator import Session
+from kernelwright.ir.configs import TensorCoreConfig
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.plan import Plan
+from kernelwright.machine import H200
+from kernelwright.schedule import plan_graph
+from kernelwright.schedule.planning import OPEN
+
+
+class Layers(nn.Module):
+    """Of one tap, and of nine at every other place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pixels = nn.Conv2d(32, 72, 1, bias=False)
+        self.first = nn.BatchNorm2d(72)
+        self.places = nn.Conv2d(72, 32, 3, stride=2, padding=1, bias=False)
+        self.second = nn.BatchNorm2d(32)
+        self.last = nn.Conv2d(32, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.first(self.pixels(x)))
+        return self.last(F.relu(self.second(self.places(y))))
+
+
+assert H200.warpgroups is not None
+_STEPS = {"cut": 64, "whole": 1 << 20}
+MACHINE = replace(H200, warpgroups=replace(H200.warpgroups, slice_k=_STEPS[sys.argv[1]]))
+"""A card that cuts small products, too, or none."""
+
+
+def planned(module: nn.Module, given: Tensor, moments: frozenset[str] | None) -> Plan:
+    chosen = replace(OPEN, by_place=True, moments=moments)
+    measured = "kernelwright.schedule.conv_or_library"
+    with (
+        patch(f"{measured}.rounding_of", lambda sizes, machine: Rounding.MEASURED_SIZES),
+        patch(f"{measured}.tf32_elements", lambda sizes, machine: 1),
+    ):
+        return plan_graph(capture_module(module, (given,)), MACHINE, choices=chosen).plan
+
+
+def forward_of(plan: Plan) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(emit_module("layers", "self, x", plan).source, namespace)
+    return namespace["ModelNew"].forward
+
+
+def called(forward: Any, module: nn.Module, x: Tensor) -> list[Tensor]:
+    own = copy.deepcopy(module)
+    result = forward(own, x)
+    norms = (own.first, own.second)
+    return [result, *(it for norm in norms for it in (norm.running_mean, norm.running_var))]
+
+
+def distances(ours: list[Tensor], others: list[Tensor]) -> list[float]:
+    found = []
+    for own, other in zip(ours, others, strict=True):
+        assert torch.equal(own.isnan(), other.isnan())
+        fine = ~other.isnan()
+        distance, size = ((it[fine]).norm() for it in (own - other, other))
+        found.append((distance / size).item() if fine.any() else 0.0)
+    return found
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    module, given = Layers(), torch.rand(10, 32, 7, 7) + 2
+    special = given.clone()
+    special[1, 2, 3, 4] = torch.nan
+    found: dict[str, list[float]] = {}
+    with Session(order_seed=1, multiprocessors=8) as session, torch.no_grad():
+        plan = planned(module, given, None)
+        having = [it for it in plan.kernels if it.moments]
+        configs = [it.config for it in having if isinstance(it.config, TensorCoreConfig)]
+        assert (len(having), len(configs)) == (4, 2), having
+        assert any(it.slices > 1 for it in configs) == (sys.argv[1] == "cut"), configs
+        ours, others = forward_of(plan), forward_of(planned(module, given, frozenset()))
+        for name, x, allowed in (
+            ("captured", given, True),
+            ("no TF32", given, False),
+            ("others", torch.rand(3, 32, 5, 5) + 2, True),
+            ("one row", torch.rand(1, 32, 2, 2), True),
+            ("more parts than are read", torch.rand(90, 32, 7, 7) + 2, True),
+            ("special", special, True),
+        ):
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+                found[name] = distances(called(ours, module, x), called(others, module, x))
+    print(json.dumps({"distances": found, "findings": [str(it) for it in session.findings]}))
+
+
+if __name__ == "__main__":
+    main()
