@@ -204,7 +204,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_OTHER_SIZES": not takes_all,
         "ANY_TURNED": not takes_all,
         "ANY_EXTREMES": kernel.kept is not None,
-        "ANY_MOMENTS": kernel.moments,
+        "ANY_COLUMN_MOMENTS": kernel.moments,
         "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),
     }
     return frozenset(name for name, is_present in present.items() if not is_present)

@@ -20,4 +20,4 @@ constexpr bool ANY_TURNED = true;     // factors that have to be read fast whate
 constexpr bool ANY_TOGETHER = true;   // several products of one left factor in one launch
 constexpr bool ANY_FEW_STEPS = true;  // units of so few steps that warpgroups take turns
 constexpr bool ANY_EXTREMES = true;   // results of which a row keeps the largest or the smallest
-constexpr bool ANY_MOMENTS = true;    // moments of columns beside the result
+constexpr bool ANY_COLUMN_MOMENTS = true;  // moments of columns beside the result

@@ -87,7 +87,7 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
     __syncwarp();  // the rows before have been read
     buffer.take_from(sums, part, first, row);
     __syncwarp();
-    if constexpr (ANY_MOMENTS) {
+    if constexpr (ANY_COLUMN_MOMENTS) {
       if (moments != nullptr) {
         Vector<float, RUN> runs[RUNS];
 #pragma unroll
@@ -351,7 +351,7 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
         const auto place = epilogue.place(first_row + Lanes::row(), work.column + Lanes::column());
         const int rows = static_cast<int>(problem.m) - first_row;
         float* moments = nullptr;
-        if constexpr (ANY_MOMENTS) {
+        if constexpr (ANY_COLUMN_MOMENTS) {
           const int64_t above = first_row / MOMENT_ROWS * problem.n + work.column;
           if (problem.moments != nullptr) moments = problem.moments + above * MOMENT_WORDS;
         }
