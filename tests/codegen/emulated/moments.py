@@ -1,14 +1,16 @@
 """Child of test_moments.py: norms in training after products that make their moments, from the
 graph to the emulator.
 
-Prints one JSON object: by sizes, how far results and running statistics are from those of the same
-plan without such moments, as parts of these; findings of the emulator.
+Prints one JSON object: by sizes, how far the result and running statistics are from those of
+PyTorch's own forward, whose convolutions take TF32, as parts of these; findings of the emulator.
 """
 
 import copy
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -49,25 +51,43 @@ MACHINE = replace(H200, warpgroups=replace(H200.warpgroups, slice_k=_STEPS[sys.a
 """A card that cuts small products, too, or none."""
 
 
-def planned(module: nn.Module, given: Tensor, moments: frozenset[str] | None) -> Plan:
-    chosen = replace(OPEN, by_place=True, moments=moments)
+def planned(module: nn.Module, given: Tensor) -> Plan:
     measured = "kernelwright.schedule.conv_or_library"
     with (
         patch(f"{measured}.rounding_of", lambda sizes, machine: Rounding.MEASURED_SIZES),
         patch(f"{measured}.tf32_elements", lambda sizes, machine: 1),
     ):
-        return plan_graph(capture_module(module, (given,)), MACHINE, choices=chosen).plan
+        graph = capture_module(module, (given,))
+        plan = plan_graph(graph, MACHINE, choices=replace(OPEN, by_place=True)).plan
+    having = [it for it in plan.kernels if it.moments]
+    configs = [it.config for it in having if isinstance(it.config, TensorCoreConfig)]
+    assert (len(having), len(configs)) == (4, 2), having
+    assert any(it.slices > 1 for it in configs) == (sys.argv[1] == "cut"), configs
+    return plan
 
 
-def forward_of(plan: Plan) -> Any:
-    namespace: dict[str, Any] = {}
-    exec(emit_module("layers", "self, x", plan).source, namespace)
-    return namespace["ModelNew"].forward
+def to_tf32(numbers: Tensor) -> Tensor:
+    """The nearest numbers of eleven bits, halves to even ones; NaN stays what it is."""
+    bits = numbers.view(torch.int32)
+    rounded = ((bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13).view(torch.float32)
+    return numbers.where(numbers.isnan(), rounded)
 
 
-def called(forward: Any, module: nn.Module, x: Tensor) -> list[Tensor]:
+def usual(module: nn.Module, x: Tensor, *, rounds: bool) -> Tensor:
+    """PyTorch's own forward, its convolutions in TF32."""
+    own = F.conv2d
+
+    def convolve(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+        return own(to_tf32(x), to_tf32(weight), *others)
+
+    with patch.object(F, "conv2d", convolve if rounds else own):
+        return module(x)
+
+
+def called(forward: Callable[[nn.Module], Tensor], module: nn.Module) -> list[Tensor]:
+    """The result, and the running statistics afterwards."""
     own = copy.deepcopy(module)
-    result = forward(own, x)
+    result = forward(own)
     norms = (own.first, own.second)
     return [result, *(it for norm in norms for it in (norm.running_mean, norm.running_var))]
 
@@ -88,23 +108,22 @@ def main() -> None:
     special = given.clone()
     special[1, 2, 3, 4] = torch.nan
     found: dict[str, list[float]] = {}
+    namespace: dict[str, Any] = {}
     with Session(order_seed=1, multiprocessors=8) as session, torch.no_grad():
-        plan = planned(module, given, None)
-        having = [it for it in plan.kernels if it.moments]
-        configs = [it.config for it in having if isinstance(it.config, TensorCoreConfig)]
-        assert (len(having), len(configs)) == (4, 2), having
-        assert any(it.slices > 1 for it in configs) == (sys.argv[1] == "cut"), configs
-        ours, others = forward_of(plan), forward_of(planned(module, given, frozenset()))
+        exec(emit_module("layers", "self, x", planned(module, given)).source, namespace)
+        forward = namespace["ModelNew"].forward
         for name, x, allowed in (
             ("captured", given, True),
             ("no TF32", given, False),
             ("others", torch.rand(3, 32, 5, 5) + 2, True),
-            ("one row", torch.rand(1, 32, 2, 2), True),
+            ("one part", torch.rand(1, 32, 3, 3), True),
             ("more parts than are read", torch.rand(90, 32, 7, 7) + 2, True),
             ("special", special, True),
         ):
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
-                found[name] = distances(called(ours, module, x), called(others, module, x))
+                ours = called(partial(forward, x=x), module)
+                rounds = allowed and x.numel() >= given.numel()
+                found[name] = distances(ours, called(partial(usual, x=x, rounds=rounds), module))
     print(json.dumps({"distances": found, "findings": [str(it) for it in session.findings]}))
 
 
