@@ -1,15 +1,20 @@
 """Products that make the moments of their columns for the norm that reads them."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
 from kernelwright.ir.plan import Launch, Plan
+from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.ir.program import Program
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
+from kernelwright.schedule.apart import kept_apart
 from kernelwright.schedule.column_moments import with_moments
 from kernelwright.schedule.planning import OPEN
 
@@ -30,14 +35,12 @@ class Bottleneck(nn.Module):
         return torch.relu(self.second(self.up(y)) + x)
 
 
-def _plan(
-    *sizes: int,
-    bias: bool = False,
-    training: bool = True,
-    moments: frozenset[str] | None = None,
-) -> Plan:
-    modules = [Bottleneck(sizes[1], bias, training) for _ in range(3)]
-    graph = capture_module(nn.Sequential(*modules), (torch.rand(sizes),))
+def _modules(channels: int, *, bias: bool = False, training: bool = True) -> nn.Module:
+    return nn.Sequential(*(Bottleneck(channels, bias, training) for _ in range(3)))
+
+
+def _plan(module: nn.Module, *sizes: int, moments: frozenset[str] | None = None) -> Plan:
+    graph = capture_module(module, (torch.rand(sizes),))
     return plan_graph(graph, H200, choices=replace(OPEN, by_place=True, moments=moments)).plan
 
 
@@ -51,16 +54,57 @@ def _plan(
         # What is stored is more than a sum.
         ((10, 512, 14, 14), {"bias": True}, 3),
         ((10, 512, 14, 14), {"training": False}, 0),
-        ((10, 512, 14, 14), {"moments": frozenset()}, 0),
     ],
 )
 def test_products_of_few_rows_make_moments_for_the_norm_after_them(
-    sizes: tuple[int, ...], options: dict[str, object], count: int
+    sizes: tuple[int, ...], options: dict[str, bool], count: int
 ) -> None:
-    plan = _plan(*sizes, **options)  # type: ignore[arg-type]
+    plan = _plan(_modules(sizes[1], **options), *sizes)
     assert len(with_moments(plan)) == count
     launches = [step for step in plan.steps if isinstance(step, Launch) and step.kernel.moments]
     made = {step.results[-1] for step in launches if step.kernel.family == "gemm"}
     assert made == {step.inputs[-1] for step in launches if step.kernel.family == "rows"}
     parts = {step.kernel.outputs[-1].shape[0].hint for step in launches if len(step.results) > 1}
     assert len(made) == count and (count == 0 or 123 in parts)
+
+
+def test_moments_are_a_choice_and_change_no_value() -> None:
+    sizes, module = (10, 512, 14, 14), _modules(512)
+    plan = _plan(module, *sizes)
+    some = frozenset(sorted(with_moments(plan))[:2])
+    assert with_moments(_plan(module, *sizes, moments=some)) == some
+    given = torch.rand(sizes)
+    with torch.no_grad():
+        torch.testing.assert_close(run_plan(plan, module, (given,)), module(given))
+    # No node of the graph is what one kernel makes for another: people read of values alone, and
+    # the file has the moments where its launches are no one call, too.
+    assert not any("moments" in it.result for it in kept_apart(plan))
+    apart = Program(plan=plan, parts=plan.steps, in_place={})
+    with patch("kernelwright.codegen.candidate.program_of", lambda plan: apart):
+        source = emit_module("layers", "self, x", plan).source
+    launches = [step for step in plan.steps if isinstance(step, Launch)]
+    (made,) = (step.results[1] for step in launches if step.result == min(some))
+    assert source.count(made) >= 3
+
+
+class TwoNorms(nn.Module):
+    """Two norms of one product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(512, 128, 1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(128) for _ in range(2))
+        self.up = nn.Conv2d(128, 512, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.down(x)
+        one, other = (norm(y) for norm in self.norms)
+        return self.up(torch.relu(one) * torch.sigmoid(other).roll(1, 0))
+
+
+def test_several_norms_begin_with_the_same_moments() -> None:
+    plan = _plan(TwoNorms(), 10, 512, 14, 14)
+    launches = [step for step in plan.steps if isinstance(step, Launch) and step.kernel.moments]
+    made = [step.results[-1] for step in launches if step.kernel.family == "gemm"]
+    read = [step.inputs[-1] for step in launches if step.kernel.family == "rows"]
+    assert len(made) == 1 and set(read) == set(made), (made, read)

@@ -114,7 +114,8 @@ def _launch_schema(kernel: Kernel) -> str:
 def _segment_schema(segment: Segment, graph: Graph) -> str:
     """Arguments of a segment: lists, since an operator has at most 64 arguments."""
     brought = (name for names in inputs_by_kind(segment, graph) for name in names)
-    kinds = dict.fromkeys(_schema_type(graph[name].type) for name in brought)
+    nodes = map(graph.find, brought)
+    kinds = dict.fromkeys("Tensor" if it is None else _schema_type(it.type) for it in nodes)
     lists = {"Tensor": "Tensor[] inputs", "float": "float[] reals", "SymInt": "SymInt[] integers"}
     if segment.sizes:
         kinds["SymInt"] = None
@@ -153,7 +154,10 @@ class _Values:
         plan = program.plan
         self._plan = plan
         self._graph: Graph = plan.graph
-        self._text: dict[str, str] = {node.name: _leaf_text(node) for node in plan.graph.nodes}
+        # What a kernel makes for another alone has no node.
+        launches = (step for step in plan.steps if isinstance(step, Launch))
+        self._text: dict[str, str] = {name: name for step in launches for name in step.results}
+        self._text |= {node.name: _leaf_text(node) for node in plan.graph.nodes}
         self._launched = _reaching_launches(plan)
         self._modules = _module_names(plan.graph, self._launched)
         for node in plan.graph.nodes:
@@ -444,9 +448,9 @@ class _Work(_Values):
         return f"_convolve({operator}, {step.channels_last.sizes}, {given}, {', '.join(arguments)})"
 
     def _operand(self, name: str) -> str:
-        kind = self._graph[name].type
-        text = self._text[name]
-        return f"float({text})" if kind == ScalarType(DType.F64) else text
+        node, text = self._graph.find(name), self._text[name]
+        is_real = node is not None and node.type == ScalarType(DType.F64)
+        return f"float({text})" if is_real else text
 
     def _assign(self, result: str, text: str) -> str:
         return f"{result} = {text}" if self._uses.get(result, 0) else text

@@ -127,6 +127,10 @@ class Graph:
     def __getitem__(self, name: str) -> Node:
         return self._by_name[name]
 
+    def find(self, name: str) -> Node | None:
+        """The node of this name; None of what a kernel makes for another one alone."""
+        return self._by_name.get(name)
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Input nodes in the order of `forward`'s arguments."""

@@ -110,7 +110,8 @@ def inputs_by_kind(
     """The inputs that a call brings: tensors, real numbers, and integers."""
     tensors, reals, integers = [], [], []
     for name in (it for it in segment.inputs if it not in segment.kept):
-        match graph[name].type:
+        node = graph.find(name)
+        match None if node is None else node.type:
             case ScalarType(DType.F64):
                 reals.append(name)
             case ScalarType():

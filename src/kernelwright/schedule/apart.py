@@ -1,6 +1,6 @@
 """Why two neighbouring kernels are not one: for people who read a plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Take, TorchCall
@@ -36,13 +36,19 @@ def kept_apart(plan: Plan) -> Iterator[Apart]:
                 shown[result] = shown.get(source, source)
                 continue
             case Launch() | TorchCall():
-                reads = step.inputs if isinstance(step, Launch) else step.call.refs
-                for name in dict.fromkeys(reads):
+                for name in dict.fromkeys(_operands(step)):
                     maker = origin.get(shown.get(name, name))
                     if maker and (isinstance(maker, Launch) or isinstance(step, Launch)):
                         yield _apart(plan, maker, step, name)
                 results = step.results if isinstance(step, Launch) else (step.result,)
                 origin |= dict.fromkeys(results, step)
+
+
+def _operands(step: Launch | TorchCall) -> Sequence[str]:
+    """What a step computes with."""
+    if isinstance(step, TorchCall):
+        return step.call.refs
+    return step.inputs[: len(step.kernel.operands)]
 
 
 def _apart(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name: str) -> Apart:

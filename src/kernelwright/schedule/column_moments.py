@@ -11,7 +11,9 @@ from dataclasses import replace
 from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import ColumnPartRows, RowConfig, TensorCoreConfig
 from kernelwright.ir.expr import Accumulator, Operand
+from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import Kernel, Launch, Plan, Room, Step
 from kernelwright.ir.sizes import product
 from kernelwright.ir.types import Dim, DType, TensorType
@@ -28,9 +30,12 @@ _LANE_COLUMNS = 4
 """`MOMENT_COLUMNS`."""
 
 
-def with_column_moments(steps: Sequence[Step], wanted: frozenset[str] | None = None) -> list[Step]:
+def with_column_moments(
+    graph: Graph, steps: Sequence[Step], wanted: frozenset[str] | None = None
+) -> list[Step]:
     """The steps with moments beside the products in `wanted`; None: beside all whose readers begin
     with them."""
+    taken = {node.name for node in graph.nodes}
     inside = {step.result for step in steps if isinstance(step, Room)}
     products = {
         step.result: step
@@ -39,6 +44,7 @@ def with_column_moments(steps: Sequence[Step], wanted: frozenset[str] | None = N
         and step.result not in inside
         and _may_make(step.kernel, anywhere=wanted is not None)
     }
+    names: dict[str, str] = {}
     changed: dict[str, Launch] = {}
     for step in steps:
         if not isinstance(step, Launch) or (at := _normalised(step.kernel)) is None:
@@ -46,8 +52,10 @@ def with_column_moments(steps: Sequence[Step], wanted: frozenset[str] | None = N
         made = products.get(step.inputs[at])
         if made is None or (wanted is not None and made.result not in wanted):
             continue
-        output = made.kernel.outputs[0]
-        moments = (f"{made.result}_moments", _moments_of(output))
+        # Several may read them.
+        if made.result not in names:
+            names[made.result] = fresh_name(f"{made.result}_moments", taken)
+        moments = (names[made.result], _moments_of(made.kernel.outputs[0]))
         changed[made.result] = _writing(made, *moments)
         changed[step.result] = _reading(step, *moments)
     return [changed.get(it.result, it) if isinstance(it, Launch) else it for it in steps]

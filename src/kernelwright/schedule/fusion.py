@@ -154,7 +154,7 @@ def schedule_lowered(
     made = with_copies_together(graph, made)
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
-    steps = with_column_moments(steps, moments)
+    steps = with_column_moments(graph, steps, moments)
     kernels: list[Kernel] = []
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))
