@@ -40,6 +40,27 @@ class SlicedSums {
     return sums;
   }
 
+  // The same of several runs, which are on their way together.
+  template <int COUNT>
+  __device__ __forceinline__ void of(const int64_t (&runs)[COUNT], Sums (&sums)[COUNT]) const {
+    const GemmRest& rest = problem_.rest;
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) sums[k] = {};
+#pragma unroll 2
+    for (int s = 0; s < rest.slices; ++s) {
+      Sums part[COUNT];
+#pragma unroll
+      for (int k = 0; k < COUNT; ++k) {
+        part[k] = load_vector<WIDTH>(rest.partials + s * slice_ + runs[k] * WIDTH);
+      }
+#pragma unroll
+      for (int k = 0; k < COUNT; ++k) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) sums[k].element[i] += part[k].element[i];
+      }
+    }
+  }
+
   // The epilogue's results of a run; `exponents`: of the scales.
   __device__ __forceinline__ void finish(int64_t run, Sums sums,
                                          const int (&exponents)[SCALES]) const {

@@ -24,9 +24,12 @@ struct MomentUnit {
     return static_cast<unsigned>((parts * across(problem) * 32 + THREADS - 1) / THREADS);
   }
 
-  // `results` says what is in a row from a column on.
-  template <class Results>
-  __device__ __forceinline__ static void store(const Problem& problem, const Results& results) {
+  using Runs = Vector<float, MOMENT_COLUMNS>[COUNT];
+
+  // `fill` is called once, with rows, the column from which on they are wanted, which of them there
+  // are, and where they go. Those that are not there are the first: all may be read.
+  template <class Fill>
+  __device__ __forceinline__ static void store(const Problem& problem, const Fill& fill) {
     const int64_t unit = (blockIdx.x * int64_t{THREADS} + threadIdx.x) / 32;
     const int64_t part = unit / across(problem), first_row = part * MOMENT_ROWS;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -35,12 +38,16 @@ struct MomentUnit {
     const int64_t left = rows(problem) - first_row;
     const int there = left < MOMENT_ROWS ? static_cast<int>(left) : MOMENT_ROWS;
     const bool has_columns = column < problem.n;
-    Vector<float, MOMENT_COLUMNS> runs[COUNT] = {};
+    int64_t own_rows[COUNT];
+    bool exist[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
       const int row = lane / ACROSS + i * DOWN;
-      if (row < there && has_columns) runs[i] = results(first_row + row, column);
+      exist[i] = row < there && has_columns;
+      own_rows[i] = first_row + (exist[i] ? row : 0);
     }
+    Runs runs;
+    fill(own_rows, has_columns ? column : 0, exist, runs);
     store_moments<ACROSS>(problem.moments + (part * problem.n + column) * MOMENT_WORDS, there, runs,
                           has_columns);
   }
@@ -65,11 +72,18 @@ __device__ __forceinline__ void add_slices_and_moments(const Problem& problem) {
   wait_for_previous_kernel();
   const SlicedSums<Problem> slices(problem);
   const int exponents[SCALES] = {};  // of factors that are not scaled
-  MomentUnit<Problem>::store(problem, [&](int64_t row, int64_t column) {
-    const int64_t run = slices.run_of(row, column);
-    const auto sums = slices.of(run);
-    slices.finish(run, sums, exponents);
-    return sums;
+  using Unit = MomentUnit<Problem>;
+  constexpr int COUNT = Unit::COUNT;
+  Unit::store(problem, [&](const int64_t (&rows)[COUNT], int64_t column, const bool (&exist)[COUNT],
+                           typename Unit::Runs& sums) {
+    int64_t runs[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) runs[i] = slices.run_of(rows[i], column);
+    slices.of(runs, sums);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      if (exist[i]) slices.finish(runs[i], sums[i], exponents);
+    }
   });
 }
 
@@ -101,7 +115,13 @@ template <class Problem>
 __device__ __forceinline__ void moments_of_results(const Problem& problem) {
   wait_for_previous_kernel();
   const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
-  MomentUnit<Problem>::store(problem, [&](int64_t row, int64_t column) {
-    return load_vector<MOMENT_COLUMNS>(results + row * problem.n + column);
+  using Unit = MomentUnit<Problem>;
+  constexpr int COUNT = Unit::COUNT;
+  Unit::store(problem, [&](const int64_t (&rows)[COUNT], int64_t column, const bool (&)[COUNT],
+                           typename Unit::Runs& runs) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      runs[i] = load_vector<MOMENT_COLUMNS>(results + rows[i] * problem.n + column);
+    }
   });
 }
