@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -242,10 +242,10 @@ def module_of_plan(
     """The module that runs a plan of `model`, compared as `optimize_module` says."""
     model, keywords = plain(model), dict(kwargs)
     device = _device_of(args, keywords, plan.graph)
-    with _compiled_ahead(plan, device):
+    with _compiled_ahead(plan, device) as units:
         text = emit_module(type(model).__name__, _arguments_text(model), plan)
         if plan.kernels and device.type == "cuda":
-            _text_module(text.source, tuple(units_of(plan)), on_unit)
+            _text_module(text.source, units(), on_unit)
     made = Kernels(
         source=text.source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
@@ -261,12 +261,15 @@ def module_of_plan(
     return _checked(module, model, args, keywords, least_cost(plan).flops)
 
 
-def _compiled_ahead(plan: Plan, device: torch.device) -> AbstractContextManager[None]:
-    """Inside, kernels that will run on a GPU are compiled already: to write down a whole network
-    takes seconds."""
+@contextmanager
+def _compiled_ahead(plan: Plan, device: torch.device) -> Iterator[Callable[[], tuple[str, ...]]]:
+    """The texts of a plan, for who asks. Inside, those that will run on a GPU are compiled already:
+    to write down a whole network takes seconds."""
     if not plan.kernels or device.type != "cuda" or not _is_pytorchs(extensions.load_inline):
-        return nullcontext()
-    return compiled_meanwhile(partial(units_of, plan), arch_of_device())
+        yield lambda: tuple(units_of(plan))
+        return
+    with compiled_meanwhile(partial(units_of, plan), arch_of_device()) as texts:
+        yield texts.result
 
 
 def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:

@@ -15,7 +15,7 @@ from kernelwright.ir.program import Program
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.apart import kept_apart
-from kernelwright.schedule.column_moments import with_moments
+from kernelwright.schedule.column_moments import having_moments
 from kernelwright.schedule.planning import OPEN
 
 
@@ -60,7 +60,7 @@ def test_products_of_few_rows_make_moments_for_the_norm_after_them(
     sizes: tuple[int, ...], options: dict[str, bool], count: int
 ) -> None:
     plan = _plan(_modules(sizes[1], **options), *sizes)
-    assert len(with_moments(plan)) == count
+    assert len(having_moments(plan)) == count
     launches = [step for step in plan.steps if isinstance(step, Launch) and step.kernel.moments]
     made = {step.results[-1] for step in launches if step.kernel.family == "gemm"}
     assert made == {step.inputs[-1] for step in launches if step.kernel.family == "rows"}
@@ -71,8 +71,8 @@ def test_products_of_few_rows_make_moments_for_the_norm_after_them(
 def test_moments_are_a_choice_and_change_no_value() -> None:
     sizes, module = (10, 512, 14, 14), _modules(512)
     plan = _plan(module, *sizes)
-    some = frozenset(sorted(with_moments(plan))[:2])
-    assert with_moments(_plan(module, *sizes, moments=some)) == some
+    some = frozenset(sorted(having_moments(plan))[:2])
+    assert having_moments(_plan(module, *sizes, moments=some)) == some
     given = torch.rand(sizes)
     with torch.no_grad():
         torch.testing.assert_close(run_plan(plan, module, (given,)), module(given))

@@ -113,13 +113,9 @@ def _launch_schema(kernel: Kernel) -> str:
 
 def _segment_schema(segment: Segment, graph: Graph) -> str:
     """Arguments of a segment: lists, since an operator has at most 64 arguments."""
-    brought = (name for names in inputs_by_kind(segment, graph) for name in names)
-    nodes = map(graph.find, brought)
-    kinds = dict.fromkeys("Tensor" if it is None else _schema_type(it.type) for it in nodes)
-    lists = {"Tensor": "Tensor[] inputs", "float": "float[] reals", "SymInt": "SymInt[] integers"}
-    if segment.sizes:
-        kinds["SymInt"] = None
-    arguments = [text for kind, text in lists.items() if kind in kinds]
+    tensors, reals, integers = inputs_by_kind(segment, graph)
+    arguments = ["Tensor[] inputs"] * bool(tensors) + ["float[] reals"] * bool(reals)
+    arguments += ["SymInt[] integers"] * bool(integers or segment.sizes)
     arguments += ["Tensor[] parameters"] * bool(segment.kept)
     return ", ".join(["Tensor(a!)[] results", *arguments])
 

@@ -21,7 +21,7 @@ from kernelwright.schedule.families.gemm import GEMM, makes_moments
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.roles import Roles, roles
 
-PART_ROWS = 16
+_PART_ROWS = 16
 """`MOMENT_ROWS`."""
 _STATE_WORDS = 3
 """`MOMENT_WORDS`: count, mean, and the sum of squared distances from it."""
@@ -61,7 +61,7 @@ def with_column_moments(
     return [changed.get(it.result, it) if isinstance(it, Launch) else it for it in steps]
 
 
-def with_moments(plan: Plan) -> frozenset[str]:
+def having_moments(plan: Plan) -> frozenset[str]:
     """The products that have moments beside them."""
     launches = (step for step in plan.steps if isinstance(step, Launch))
     return frozenset(
@@ -81,8 +81,8 @@ def _reading(launch: Launch, name: str, kind: TensorType) -> Launch:
 
 def _moments_of(result: TensorType) -> TensorType:
     rows = product(result.shape[:-1])
-    parts = -(-rows.hint // PART_ROWS)
-    text = str(parts) if rows.is_static else f"({rows.text} + {PART_ROWS - 1})//{PART_ROWS}"
+    parts = -(-rows.hint // _PART_ROWS)
+    text = str(parts) if rows.is_static else f"({rows.text} + {_PART_ROWS - 1})//{_PART_ROWS}"
     words = Dim.static(_STATE_WORDS)
     return TensorType(DType.F32, (Dim(text, parts), result.shape[-1], words))
 
@@ -107,7 +107,7 @@ def _may_make(kernel: Kernel, *, anywhere: bool) -> bool:
         and found.batch + found.m + found.n == contract.out
         and columns.is_static
         and columns.hint % _LANE_COLUMNS == 0
-        and (anywhere or product(output.shape[:-1]).hint <= PART_ROWS * _MOST_PARTS)
+        and (anywhere or product(output.shape[:-1]).hint <= _PART_ROWS * _MOST_PARTS)
     )
 
 

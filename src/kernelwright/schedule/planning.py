@@ -27,7 +27,7 @@ from kernelwright.lower import (
 )
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule.column_moments import with_moments
+from kernelwright.schedule.column_moments import having_moments
 from kernelwright.schedule.conv_or_library import (
     Convolutions,
     placed_as_products,
@@ -152,7 +152,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
                 in_place=joined_in_place(plan),
                 together=computed_together(plan),
                 pairs=in_pairs(plan),
-                moments=with_moments(plan),
+                moments=having_moments(plan),
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if choices.loops else changed

@@ -138,17 +138,25 @@ def compile_together(
 
 
 @contextmanager
-def compiled_meanwhile(make: Callable[[], Iterable[str]], arch: str = "sm_90a") -> Iterator[None]:
-    """Inside, the texts of `make` are compiled in the background, for a later `compile_together`.
+def compiled_meanwhile(
+    make: Callable[[], Iterable[str]], arch: str = "sm_90a"
+) -> Iterator[Future[tuple[str, ...]]]:
+    """Inside, the texts of `make` are compiled in the background, for a later `compile_together`;
+    the texts themselves, when all are made.
 
     Each begins as soon as it is made. Those that do not compile are left for it to tell. At the end
     no other ones begin.
     """
+
+    def begin(text: str) -> str:
+        pool.submit(_compile_object, text, arch)
+        return text
+
     pool = ThreadPoolExecutor(max_workers=env.usable_cores(), thread_name_prefix="nvcc ahead")
     maker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts ahead")
-    maker.submit(lambda: [pool.submit(_compile_object, text, arch) for text in make()])
+    texts = maker.submit(lambda: tuple(map(begin, make())))
     try:
-        yield
+        yield texts
     finally:
         maker.shutdown(wait=False, cancel_futures=True)
         pool.shutdown(wait=False, cancel_futures=True)

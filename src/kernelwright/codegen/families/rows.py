@@ -220,17 +220,19 @@ def _are_ones(kernel: Kernel, index: int) -> tuple[bool, ...]:
 
 def _has_slices(kernel: Kernel) -> bool:
     """Whether rows in parts may be finished in slices: elements that are found by address alone."""
-    results = _program(kernel).results
     located = any(map(has_coordinates, kernel.expressions))
-    return any(result.extent is Extent.ELEMENT for result in results) and not located
+    return _has_elements(kernel) and not located
+
+
+def _has_elements(kernel: Kernel) -> bool:
+    """Whether each element of a row has a result."""
+    return any(result.extent is Extent.ELEMENT for result in _program(kernel).results)
 
 
 def _combined_levels(kernel: Kernel, way: _Config | None) -> int:
     """Levels of whose parts a kernel of its own makes totals; where there is one at all."""
-    program = _program(kernel)
-    has_elements = any(result.extent is Extent.ELEMENT for result in program.results)
-    is_joined = isinstance(way, ColumnPartRows) and way.joined and has_elements
-    return len(program.levels) - is_joined
+    is_joined = isinstance(way, ColumnPartRows) and way.joined and _has_elements(kernel)
+    return len(_program(kernel).levels) - is_joined
 
 
 def _names(members: Iterable[Member]) -> str:

@@ -99,13 +99,14 @@ struct MomentVariant {
   static bool are_stored(const Problem& problem) {
     return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors;
   }
-  // The problem as the kernel before gets it.
-  static Problem without(Problem problem) {
-    problem.moments = nullptr;
-    return problem;
-  }
-  // After the kernel that has written the results.
-  cudaError_t launch_after(cudaError_t status, const Problem& problem, cudaStream_t stream) const {
+  // The kernel of a variant, and after it this one, unless that one `stores` the moments.
+  template <class Variant>
+  cudaError_t launch(const Variant& variant, bool stores, const Problem& problem,
+                     cudaStream_t stream, void* workspace) const {
+    if (stores) return variant.launch(problem, stream, workspace);
+    Problem without = problem;
+    without.moments = nullptr;
+    const cudaError_t status = variant.launch(without, stream, workspace);
     if (status != cudaSuccess) return status;
     return launch_dependent(kernel, Unit::blocks(problem), THREADS, stream, problem);
   }
