@@ -29,24 +29,18 @@ class SlicedSums {
   }
 
   __device__ __forceinline__ Sums of(int64_t run) const {
-    const GemmRest& rest = problem_.rest;
-    Sums sums = {};
-#pragma unroll 4
-    for (int s = 0; s < rest.slices; ++s) {
-      const auto part = load_vector<WIDTH>(rest.partials + s * slice_ + run * WIDTH);
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) sums.element[i] += part.element[i];
-    }
-    return sums;
+    Sums sums[1];
+    of({run}, sums);
+    return sums[0];
   }
-
-  // The same of several runs, which are on their way together.
+  // Of several runs, which are on their way together.
   template <int COUNT>
   __device__ __forceinline__ void of(const int64_t (&runs)[COUNT], Sums (&sums)[COUNT]) const {
+    constexpr int SLICES = COUNT < 4 ? 4 / COUNT : 2;  // at one time
     const GemmRest& rest = problem_.rest;
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) sums[k] = {};
-#pragma unroll 2
+#pragma unroll SLICES
     for (int s = 0; s < rest.slices; ++s) {
       Sums part[COUNT];
 #pragma unroll
