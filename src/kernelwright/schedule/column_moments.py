@@ -25,7 +25,10 @@ _PART_ROWS = 16
 """`MOMENT_ROWS`."""
 _STATE_WORDS = 3
 """`MOMENT_WORDS`: count, mean, and the sum of squared distances from it."""
-_MOST_PARTS = 128
+_MOST_PARTS = 512
+"""`MOST_GIVEN`: more take a kernel of totals longer than it takes another to make fewer."""
+_MOST_PARTS_JOINED = 128
+"""Likewise where every block that writes results makes totals: each reads all parts."""
 _LANE_COLUMNS = 4
 """`MOMENT_COLUMNS`."""
 
@@ -33,8 +36,8 @@ _LANE_COLUMNS = 4
 def with_column_moments(
     graph: Graph, steps: Sequence[Step], wanted: frozenset[str] | None = None
 ) -> list[Step]:
-    """The steps with moments beside the products in `wanted`; None: beside all whose readers begin
-    with them."""
+    """The steps, in which the norms in `wanted` begin with moments of the products that they read;
+    None: those of so few parts that this is faster."""
     taken = {node.name for node in graph.nodes}
     inside = {step.result for step in steps if isinstance(step, Room)}
     products = {
@@ -42,7 +45,7 @@ def with_column_moments(
         for step in steps
         if isinstance(step, Launch)
         and step.result not in inside
-        and _may_make(step.kernel, anywhere=wanted is not None)
+        and _may_make(step.kernel)
     }
     names: dict[str, str] = {}
     changed: dict[str, Launch] = {}
@@ -50,22 +53,26 @@ def with_column_moments(
         if not isinstance(step, Launch) or (at := _normalised(step.kernel)) is None:
             continue
         made = products.get(step.inputs[at])
-        if made is None or (wanted is not None and made.result not in wanted):
+        if made is None:
+            continue
+        kind = _moments_of(made.kernel.outputs[0])
+        is_faster = kind.shape[0].hint <= _most_parts(step.kernel)
+        if not (is_faster if wanted is None else step.result in wanted):
             continue
         # Several may read them.
         if made.result not in names:
             names[made.result] = fresh_name(f"{made.result}_moments", taken)
-        moments = (names[made.result], _moments_of(made.kernel.outputs[0]))
+        moments = (names[made.result], kind)
         changed[made.result] = _writing(made, *moments)
         changed[step.result] = _reading(step, *moments)
     return [changed.get(it.result, it) if isinstance(it, Launch) else it for it in steps]
 
 
 def having_moments(plan: Plan) -> frozenset[str]:
-    """The products that have moments beside them."""
+    """The norms that begin with moments of the products that they read, by their first results."""
     launches = (step for step in plan.steps if isinstance(step, Launch))
     return frozenset(
-        it.result for it in launches if it.kernel.moments and it.kernel.family == GEMM.name
+        it.result for it in launches if it.kernel.moments and it.kernel.family == ROWS.name
     )
 
 
@@ -87,9 +94,14 @@ def _moments_of(result: TensorType) -> TensorType:
     return TensorType(DType.F32, (Dim(text, parts), result.shape[-1], words))
 
 
-def _may_make(kernel: Kernel, *, anywhere: bool) -> bool:
-    """Whether a kernel is a product of float32 in TF32, whose results are its sums, of so few rows
-    that parts of them are worth it; `anywhere`: of any number."""
+def _most_parts(norm: Kernel) -> int:
+    way = norm.configured(RowConfig).tuned
+    is_joined = isinstance(way, ColumnPartRows) and way.joined
+    return _MOST_PARTS_JOINED if is_joined else _MOST_PARTS
+
+
+def _may_make(kernel: Kernel) -> bool:
+    """Whether a kernel is a product of float32 in TF32, whose results are its sums."""
     if kernel.family != GEMM.name or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
         return False
     if not isinstance(kernel.config, TensorCoreConfig) or not makes_moments(kernel.config):
@@ -107,7 +119,6 @@ def _may_make(kernel: Kernel, *, anywhere: bool) -> bool:
         and found.batch + found.m + found.n == contract.out
         and columns.is_static
         and columns.hint % _LANE_COLUMNS == 0
-        and (anywhere or product(output.shape[:-1]).hint <= _PART_ROWS * _MOST_PARTS)
     )
 
 
@@ -116,7 +127,7 @@ def _normalised(kernel: Kernel) -> int | None:
     if kernel.family != ROWS.name:
         return None
     program, way = kernel.anchored(RowProgram), kernel.configured(RowConfig).tuned
-    if not isinstance(way, ColumnPartRows) or not way.joined or len(program.folds) != 1:
+    if not isinstance(way, ColumnPartRows) or len(program.folds) != 1:
         return None
     (fold,) = program.folds
     match fold.value:

@@ -64,7 +64,7 @@ class Choices:
     pairs: frozenset[str] | None = None
     """Rows that are written as the pairs that a product reads, likewise."""
     moments: frozenset[str] | None = None
-    """Products that have moments of their columns beside them, likewise."""
+    """Norms that begin with moments that products make, by their first results, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     by_place: bool | None = None

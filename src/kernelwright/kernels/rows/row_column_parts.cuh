@@ -291,19 +291,23 @@ struct ColumnPartVariant {
     const int64_t count = call.space.kept.count;
     rows.row_totals = reinterpret_cast<RowTotals<Program>*>(workspace);
     rows.workspace = workspace + totals_bytes(count);
-    const bool is_given =
-        Parameters::IS_JOINED && call.given != nullptr && call.given_parts <= MOST_GIVEN;
+    // States of the only level.
+    const bool is_given = call.given != nullptr && call.given_parts <= MOST_GIVEN;
     if (is_given) {
       rows.workspace = call.given;
       rows.parts = static_cast<uint32_t>(call.given_parts);
+      rows.lanes = combining_lanes(count, rows.parts);
     }
     const auto combining = static_cast<unsigned>((count + rows.lanes - 1) / rows.lanes);
-    for (int level = 0; level < Program::LEVELS && !is_given; ++level) {
-      cudaError_t status =
-          launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
-      if (status != cudaSuccess) return status;
+    for (int level = 0; level < Program::LEVELS; ++level) {
+      if (!is_given) {
+        const cudaError_t status =
+            launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
+        if (status != cudaSuccess) return status;
+      }
       if (Parameters::IS_JOINED && level + 1 == Program::LEVELS) break;
-      status = launch_dependent(combines[level], combining, Config::THREADS, stream, rows);
+      const cudaError_t status =
+          launch_dependent(combines[level], combining, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
     }
     if (results_mask<Program, true>() == 0) return cudaSuccess;
@@ -314,9 +318,9 @@ struct ColumnPartVariant {
   static constexpr int STEP = Parameters::PLACES;
   // Neighbouring rows whose states one block combines; with fewer, sectors would be read in vain.
   static constexpr int MOST_LANES = 32, FEWEST_LANES = 4;
-  // Of blocks that the card runs at one time.
   // Parts that others made: to read more of them takes longer than to make fewer.
-  static constexpr int64_t MOST_GIVEN = 256;
+  static constexpr int64_t MOST_GIVEN = Parameters::IS_JOINED ? 256 : 1024;
+  // Of blocks that the card runs at one time.
   static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = Parameters::IS_JOINED ? 1 : 4;
 
   static int64_t totals_bytes(int64_t count) {
