@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
+from kernelwright.ir.configs import WindowConfig
 from kernelwright.ir.plan import Launch, Plan
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.ir.program import Program
@@ -17,6 +18,7 @@ from kernelwright.schedule import plan_graph
 from kernelwright.schedule.apart import kept_apart
 from kernelwright.schedule.column_moments import having_moments
 from kernelwright.schedule.planning import OPEN
+from kernelwright.tune.plans import with_configs
 
 
 class Bottleneck(nn.Module):
@@ -47,9 +49,10 @@ def _plan(module: nn.Module, *sizes: int, moments: frozenset[str] | None = None)
 @pytest.mark.parametrize(
     ("sizes", "options", "count"),
     [
-        # The last one's norm is computed with channels first, as its result lies.
-        ((10, 512, 14, 14), {}, 5),
-        # Of 31,360 rows there are 1,960 parts.
+        ((10, 512, 14, 14), {}, 6),
+        # Of 7,840 rows there are 490 parts: too many for each block that writes results. The last
+        # norm has a kernel of totals, as its results are written with channels first.
+        ((10, 512, 28, 28), {}, 1),
         ((10, 512, 56, 56), {}, 0),
         # What is stored is more than a sum.
         ((10, 512, 14, 14), {"bias": True}, 3),
@@ -64,8 +67,9 @@ def test_products_of_few_rows_make_moments_for_the_norm_after_them(
     launches = [step for step in plan.steps if isinstance(step, Launch) and step.kernel.moments]
     made = {step.results[-1] for step in launches if step.kernel.family == "gemm"}
     assert made == {step.inputs[-1] for step in launches if step.kernel.family == "rows"}
-    parts = {step.kernel.outputs[-1].shape[0].hint for step in launches if len(step.results) > 1}
-    assert len(made) == count and (count == 0 or 123 in parts)
+    makers = [step.kernel for step in launches if step.kernel.makes_moments]
+    parts = {kernel.outputs[-1].shape[0].hint for kernel in makers}
+    assert len(made) == count and parts <= {123, 490}
 
 
 def test_moments_are_a_choice_and_change_no_value() -> None:
@@ -83,7 +87,7 @@ def test_moments_are_a_choice_and_change_no_value() -> None:
     with patch("kernelwright.codegen.candidate.program_of", lambda plan: apart):
         source = emit_module("layers", "self, x", plan).source
     launches = [step for step in plan.steps if isinstance(step, Launch)]
-    (made,) = (step.results[1] for step in launches if step.result == min(some))
+    (made,) = (step.inputs[-1] for step in launches if step.result == min(some))
     assert source.count(made) >= 3
 
 
@@ -108,3 +112,45 @@ def test_several_norms_begin_with_the_same_moments() -> None:
     made = [step.results[-1] for step in launches if step.kernel.family == "gemm"]
     read = [step.inputs[-1] for step in launches if step.kernel.family == "rows"]
     assert len(made) == 1 and set(read) == set(made), (made, read)
+
+
+class Separable(nn.Module):
+    """A depthwise convolution between two norms in training, and one of one tap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(64, 64, 1, bias=False)
+        self.channels = nn.Conv2d(64, 64, 3, padding=1, groups=64, bias=False)
+        self.pixels = nn.Conv2d(64, 64, 1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(64) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer, norm in zip((self.first, self.channels, self.pixels), self.norms, strict=True):
+            x = torch.relu(norm(layer(x)))
+        return x
+
+
+@pytest.mark.parametrize("side", [14, 56])
+def test_depthwise_convolutions_make_moments_in_parts_of_their_blocks(side: int) -> None:
+    module = nn.Sequential(*(Separable() for _ in range(2)))
+    plan = _plan(module, 10, 64, side, side)
+    made = [it for it in plan.kernels if it.makes_moments and it.family == "pooling"]
+    (kernel,) = made
+    config = kernel.config
+    assert isinstance(config, WindowConfig) and kernel.outputs[-1].shape[1].hint == 64
+    # Of products of 31,360 rows there are too many parts.
+    assert {it.family for it in plan.kernels if it.makes_moments} == (
+        {"gemm", "pooling"} if side == 14 else {"pooling"}
+    )
+    # In another configuration both have others.
+    changed = with_configs(plan, {kernel.name: replace(config, steps=2, outputs=1)})
+    made_by = {
+        it.results[-1]: it.kernel
+        for it in changed.steps
+        if isinstance(it, Launch) and it.kernel.makes_moments
+    }
+    read = [it for it in changed.steps if isinstance(it, Launch) and it.inputs[-1] in made_by]
+    assert read and all(it.kernel.inputs[-1] == made_by[it.inputs[-1]].outputs[-1] for it in read)
+    own = {it.outputs[-1].shape[0].hint for it in made_by.values() if it.family == "pooling"}
+    groups = min(32, 64 // config.vector)
+    assert own == {-(-10 * side * (side // 2) // (config.threads // groups))}

@@ -53,21 +53,26 @@ class Kernel:
     """Whether a row program writes, or a product reads as its left factor, rows of numbers from 0
     to 1 as pairs of fp16 numbers where they are whole lines (`gemm_paired.cuh`)."""
     moments: bool = False
-    """Whether a product writes moments of its columns besides, in parts of 16 rows, as its last
-    output, or a row program begins with them, its last input (`column_moments.cuh`)."""
+    """Whether moments of the result's columns are written besides, in parts of its rows, as the
+    last output, or a row program begins with them, its last input (`column_moments.cuh`)."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 
     @property
     def output(self) -> TensorType:
         """Type of the only result."""
-        (output,) = self.outputs
+        (output,) = self.outputs[:-1] if self.makes_moments else self.outputs
         return output
+
+    @property
+    def makes_moments(self) -> bool:
+        """Whether its last output are moments of the others' columns."""
+        return self.moments and not isinstance(self.anchor, RowProgram)
 
     @property
     def operands(self) -> tuple[ValueType, ...]:
         """Types of the inputs that its expressions and its anchor read."""
-        is_given = self.moments and isinstance(self.anchor, RowProgram)
+        is_given = self.moments and not self.makes_moments
         return self.inputs[:-1] if is_given else self.inputs
 
     @property
@@ -78,6 +83,8 @@ class Kernel:
     @property
     def one_product(self) -> "Kernel":
         """A kernel of the first of its products alone."""
+        if self.together == 1:
+            return self
         own = (len(self.inputs) - 1) // self.together
         inputs, outputs = self.inputs[: 1 + own], self.outputs[:1]
         return replace(self, inputs=inputs, outputs=outputs, together=1)

@@ -116,7 +116,7 @@ class PlanRun(GraphRun):
         if kernel.moments:
             # What is known of the columns is no more than the columns say.
             plain = replace(kernel, moments=False, inputs=kernel.operands)
-            if isinstance(kernel.anchor, RowProgram):
+            if not kernel.makes_moments:
                 return self.launch(plain, operands[:-1])
             parts = [self.size(dim) for dim in kernel.outputs[-1].shape]
             results = self.launch(replace(plain, outputs=kernel.outputs[:-1]), operands)

@@ -41,6 +41,13 @@ def total(dims: Sequence[Dim]) -> Dim:
     return Dim(" + ".join(texts), hint)
 
 
+def pieces(whole: Dim, each: int) -> Dim:
+    """How many pieces of so many make up a size, the last one being what is left."""
+    if whole.is_static or each == 1:
+        return whole if each == 1 else Dim.static(-(-whole.hint // each))
+    return Dim(f"({whole.text} + {each - 1})//{each}", -(-whole.hint // each))
+
+
 def _times(count: int, text: str) -> str:
     return f"{count}*{text}" if _is_atom(text) else f"{count}*({text})"
 

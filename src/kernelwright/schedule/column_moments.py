@@ -1,8 +1,9 @@
-"""Moments of a product's columns for the norm that reads it: the product's kernel has its results
-in registers, and what the norm's first kernel would read them for is known when it is done.
+"""Moments of the columns of a result for the norm that reads it: the kernel that makes the result
+has it in registers, and what the norm's first kernel would read it for is known when it is done.
 
-So it is for convolutions by place of small maps, before a batch norm in training: more rows have
-more parts than are worth reading again.
+So it is for products, such as convolutions by place, and for depthwise convolutions of channels
+that are last, before a batch norm in training whose maps are small: more rows have more parts than
+are worth reading again.
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import Kernel, Launch, Plan, Room, Step
-from kernelwright.ir.sizes import product
+from kernelwright.ir.sizes import pieces, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.schedule.families.gemm import GEMM, makes_moments
+from kernelwright.schedule.families.pooling import POOLING, moment_parts
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.roles import Roles, roles
 
@@ -36,44 +38,64 @@ _LANE_COLUMNS = 4
 def with_column_moments(
     graph: Graph, steps: Sequence[Step], wanted: frozenset[str] | None = None
 ) -> list[Step]:
-    """The steps, in which the norms in `wanted` begin with moments of the products that they read;
-    None: those of so few parts that this is faster."""
+    """The steps, in which the norms in `wanted` begin with moments of what they read; None: those
+    of so few parts that this is faster."""
     taken = {node.name for node in graph.nodes}
     inside = {step.result for step in steps if isinstance(step, Room)}
-    products = {
-        step.result: step
+    made = {
+        step.result: (step, kind)
         for step in steps
         if isinstance(step, Launch)
         and step.result not in inside
-        and _may_make(step.kernel)
+        and (kind := moments_of(step.kernel)) is not None
     }
     names: dict[str, str] = {}
     changed: dict[str, Launch] = {}
     for step in steps:
         if not isinstance(step, Launch) or (at := _normalised(step.kernel)) is None:
             continue
-        made = products.get(step.inputs[at])
-        if made is None:
+        if step.inputs[at] not in made:
             continue
-        kind = _moments_of(made.kernel.outputs[0])
+        launch, kind = made[step.inputs[at]]
         is_faster = kind.shape[0].hint <= _most_parts(step.kernel)
         if not (is_faster if wanted is None else step.result in wanted):
             continue
         # Several may read them.
-        if made.result not in names:
-            names[made.result] = fresh_name(f"{made.result}_moments", taken)
-        moments = (names[made.result], kind)
-        changed[made.result] = _writing(made, *moments)
+        if launch.result not in names:
+            names[launch.result] = fresh_name(f"{launch.result}_moments", taken)
+        moments = (names[launch.result], kind)
+        changed[launch.result] = _writing(launch, *moments)
         changed[step.result] = _reading(step, *moments)
     return [changed.get(it.result, it) if isinstance(it, Launch) else it for it in steps]
 
 
 def having_moments(plan: Plan) -> frozenset[str]:
-    """The norms that begin with moments of the products that they read, by their first results."""
+    """The norms that begin with moments of what they read, by their first results."""
     launches = (step for step in plan.steps if isinstance(step, Launch))
     return frozenset(
         it.result for it in launches if it.kernel.moments and it.kernel.family == ROWS.name
     )
+
+
+def with_parts_of_configs(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps whose kernels have other configurations than they were planned with, and with that
+    moments in other parts."""
+    kinds: dict[str, TensorType] = {}
+    changed: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch) and step.kernel.moments:
+            kernel = step.kernel
+            if kernel.makes_moments:
+                kind = moments_of(replace(kernel, moments=False, outputs=kernel.outputs[:-1]))
+                assert kind is not None, "the configuration makes moments"
+                kinds[step.results[-1]] = kind
+                kernel = replace(kernel, outputs=(*kernel.outputs[:-1], kind))
+            else:
+                kind = kinds[step.inputs[-1]]
+                kernel = replace(kernel, inputs=(*kernel.inputs[:-1], kind))
+            step = replace(step, kernel=kernel)
+        changed.append(step)
+    return tuple(changed)
 
 
 def _writing(launch: Launch, name: str, kind: TensorType) -> Launch:
@@ -86,12 +108,14 @@ def _reading(launch: Launch, name: str, kind: TensorType) -> Launch:
     return replace(launch, kernel=kernel, inputs=(*launch.inputs, name))
 
 
-def _moments_of(result: TensorType) -> TensorType:
-    rows = product(result.shape[:-1])
-    parts = -(-rows.hint // _PART_ROWS)
-    text = str(parts) if rows.is_static else f"({rows.text} + {_PART_ROWS - 1})//{_PART_ROWS}"
-    words = Dim.static(_STATE_WORDS)
-    return TensorType(DType.F32, (Dim(text, parts), result.shape[-1], words))
+def moments_of(kernel: Kernel) -> TensorType | None:
+    """The type of the moments that a kernel can make beside its result, in this configuration; None
+    where it can make none."""
+    own = {GEMM.name: _product_parts, POOLING.name: moment_parts}.get(kernel.family)
+    parts = None if own is None else own(kernel)
+    if parts is None:
+        return None
+    return TensorType(DType.F32, (parts, kernel.output.shape[-1], Dim.static(_STATE_WORDS)))
 
 
 def _most_parts(norm: Kernel) -> int:
@@ -100,17 +124,17 @@ def _most_parts(norm: Kernel) -> int:
     return _MOST_PARTS_JOINED if is_joined else _MOST_PARTS
 
 
-def _may_make(kernel: Kernel) -> bool:
-    """Whether a kernel is a product of float32 in TF32, whose results are its sums."""
-    if kernel.family != GEMM.name or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
-        return False
+def _product_parts(kernel: Kernel) -> Dim | None:
+    """The parts of a product of float32 in TF32 whose results are its sums."""
+    if not kernel.is_whole or kernel.together > 1 or kernel.pairs:
+        return None
     if not isinstance(kernel.config, TensorCoreConfig) or not makes_moments(kernel.config):
-        return False
+        return None
     contract, output = kernel.anchored(Contract), kernel.output
     found = roles(contract)
     assert isinstance(found, Roles), "it has been scheduled as a product"
     columns = output.shape[-1]
-    return (
+    may = (
         contract.may_round
         and kernel.epilogue == Accumulator(DType.F32)
         and output.dtype is DType.F32
@@ -120,6 +144,7 @@ def _may_make(kernel: Kernel) -> bool:
         and columns.is_static
         and columns.hint % _LANE_COLUMNS == 0
     )
+    return pieces(product(output.shape[:-1]), _PART_ROWS) if may else None
 
 
 def _normalised(kernel: Kernel) -> int | None:

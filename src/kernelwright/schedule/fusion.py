@@ -114,8 +114,8 @@ def schedule_lowered(
     """The plan with the fewest modelled bytes that our families allow.
 
     `measured`: what a card has said of calls; `together`: launches of several products; `pairs`:
-    rows that products read as such; `moments`: products that have moments beside them. All as
-    `Choices` have them.
+    rows that products read as such; `moments`: norms that begin with those of a kernel
+    before. All as `Choices` have them.
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))

@@ -15,6 +15,7 @@ from kernelwright.ir.kinds import Window
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.channel_tiles import ChannelTiles
 from kernelwright.schedule.window_sums import ColumnSums
 
 _VECTORS = (8, 4, 2, 1)
@@ -27,8 +28,6 @@ _SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 28)
 """Segments of a plane."""
 _WORD = 32
 """The kernel keeps a bit for each column that a thread reads of a row."""
-_LANES = 32
-"""Most threads that have all channels of a chunk, whose weights a block keeps."""
 _WIDEST = 4
 """Bytes of an element: a register."""
 _TRIED = 6
@@ -68,34 +67,16 @@ class Channels(ColumnSums):
         return kept * vector + read * self.columns + computed + _REGISTERS
 
     @property
-    def shared(self) -> int:
-        """Bytes of the weights of a block."""
-        vectors = -(-prod(self.window.size) * self.config.vector // 4) | 1
-        return _LANES * vectors * 16
-
-    @property
-    def groups(self) -> int:
-        """Threads that have all channels of a chunk: as the launcher chooses them."""
-        groups = self._groups
-        if groups <= _LANES:
-            return groups
-        sector = max(1, 32 // (self.config.vector * self.output.dtype.itemsize))
-        return max(range(_LANES, _LANES // 2 - 1, -sector), key=self._busy)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of the launch."""
-        *images, height, width, _ = (dim.hint for dim in self.output.shape)
-        tiles = prod(images) * -(-height // self.config.steps) * -(-width // self.config.outputs)
-        own = self.config.threads // self.groups
-        return -(-tiles // own) * -(-self._groups // self.groups)
+    def tiles(self) -> ChannelTiles:
+        """What blocks have."""
+        return ChannelTiles(window=self.window, output=self.output, config=self.config)
 
     @property
     def seconds(self) -> float:
         """Seconds of a launch whose operands are in memory."""
         machine, rates = self.machine, self.machine.windows
         warps = self.config.threads // machine.limits.warp_threads
-        each = -(-self.blocks // machine.sm_count)
+        each = -(-self.tiles.blocks // machine.sm_count)
         resident = min(each, self.config.blocks)
         instructions = self._instructions()
         # A scheduler has whole warps.
@@ -115,15 +96,6 @@ class Channels(ColumnSums):
         """Operands of the prologue that are read for every row."""
         first, *others = self.tensors[: self.prologue_inputs]
         return (first, *(it for it in others if any(dim != ONE for dim in it.shape[-3:-1])))
-
-    @property
-    def _groups(self) -> int:
-        return -(-self.output.shape[-1].hint // self.config.vector)
-
-    def _busy(self, own: int) -> float:
-        """Share of the threads that have channels, with so many to a chunk."""
-        threads = self.config.threads
-        return threads // own * own / threads * self._groups / (-(-self._groups // own) * own)
 
     def _segments(self) -> Iterator[tuple[int, int]]:
         height = self.output.shape[-3].hint
@@ -164,7 +136,7 @@ class Channels(ColumnSums):
         after = len(self.tensors) - self.prologue_inputs
         write = config.outputs * (_WRITE + _ELEMENT * vector * after)
         filters = prod(self.window.size) * vector
-        start = _START + filters + _COPY * filters * self.groups / config.threads
+        start = _START + filters + _COPY * filters * self.tiles.groups / config.threads
         rows = self._rows() * (read + _BRANCH * self.window.size[0])
         return start + rows + self._products() * row + config.steps * write
 
@@ -215,7 +187,7 @@ def _fits(case: Channels) -> bool:
         access <= limits.access_bytes
         and case.columns <= _WORD
         and case.registers <= case.machine.windows.channel_registers
-        and case.shared <= limits.static_shared_bytes
+        and case.tiles.shared <= limits.static_shared_bytes
     )
 
 

@@ -18,6 +18,7 @@ from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs
+from kernelwright.schedule.column_moments import with_parts_of_configs
 from kernelwright.toolchain.cache import content_key
 from kernelwright.toolchain.compilers import require_nvcc
 from kernelwright.toolchain.cuda import compile_libraries
@@ -41,7 +42,7 @@ def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
         return replace(step, kernel=with_config(step.kernel, config))
 
     steps = tuple(changed(step) if isinstance(step, Launch) else step for step in plan.steps)
-    return replace(plan, steps=steps)
+    return replace(plan, steps=with_parts_of_configs(steps))
 
 
 OnTrial = Callable[[int, int, str], None]

@@ -30,8 +30,10 @@ def emit(kernel: Kernel) -> KernelText:
         arguments=read_inputs(kernel, functor.tensors, functor.members),
         source=_source(pooled, kernel),
         weights=_weights(kernel, functor),
+        moments=kernel.moments,
     )
-    return KernelText(section=section, sources=("window_launch.cuh",), has_workspace=False)
+    launch = "window_channel_moments.cuh" if kernel.moments else "window_launch.cuh"
+    return KernelText(section=section, sources=(launch,), has_workspace=False)
 
 
 def _traits(kernel: Kernel) -> tuple[str, ...]:
@@ -127,6 +129,9 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         alike, of_plane = _alike(kernel, functor)
         members = (*members[:2], f"unsigned ALIKE = {alike}, PLANE = {of_plane}")
         why = "Channels that are whole vectors"
+        if kernel.moments:
+            template, function = "ChannelMomentVariant", "window_channel_moments"
+            why += ", in as many parts"
     variant = Variant(
         suffix="Tuned",
         why=why,

@@ -6,6 +6,7 @@
 #include "column_moments.cuh"
 #include "dependent_launch.cuh"
 #include "gemm_finish.cuh"
+#include "moments_of_columns.cuh"
 
 // A warp's part of all rows, 32 columns of it.
 template <class Problem>
@@ -87,13 +88,10 @@ __device__ __forceinline__ void add_slices_and_moments(const Problem& problem) {
   });
 }
 
-// A __global__ function that runs moments_of_results, and whether it is needed.
+// A __global__ function that runs moments_of_columns, and whether it is needed.
 template <class Problem>
 struct MomentVariant {
-  using Unit = MomentUnit<Problem>;
-  static constexpr int THREADS = Unit::THREADS;
-
-  void (*kernel)(Problem);
+  MomentKernel kernel;
 
   // Whether the kernel that stores rows of the result from registers stores their moments.
   static bool are_stored(const Problem& problem) {
@@ -108,21 +106,9 @@ struct MomentVariant {
     without.moments = nullptr;
     const cudaError_t status = variant.launch(without, stream, workspace);
     if (status != cudaSuccess) return status;
-    return launch_dependent(kernel, Unit::blocks(problem), THREADS, stream, problem);
+    const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
+    const int64_t rows = problem.m * problem.batches;
+    const int64_t parts = (rows + MOMENT_ROWS - 1) / MOMENT_ROWS;
+    return launch_moments(kernel, {problem.moments, results, rows, problem.n, parts}, stream);
   }
 };
-
-template <class Problem>
-__device__ __forceinline__ void moments_of_results(const Problem& problem) {
-  wait_for_previous_kernel();
-  const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
-  using Unit = MomentUnit<Problem>;
-  constexpr int COUNT = Unit::COUNT;
-  Unit::store(problem, [&](const int64_t (&rows)[COUNT], int64_t column, const bool (&)[COUNT],
-                           typename Unit::Runs& runs) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      runs[i] = load_vector<MOMENT_COLUMNS>(results + rows[i] * problem.n + column);
-    }
-  });
-}

@@ -106,8 +106,9 @@ struct WindowChannels : ChannelReads<Config, Problem> {
             .at[Parameters::is_of_plane(Problem::FIRST_AFTER + static_cast<int>(AT)) ? 0 : x]
             .template value<false>(c)...));
   }
-  // Writes what is the oldest after a step, if it is of the segment.
-  __device__ __forceinline__ void write(AfterInputs& after, int newest) {
+  // Writes what is the oldest after a step, if it is of the segment; `seen`: who sees the results.
+  template <class Seen>
+  __device__ __forceinline__ void write(AfterInputs& after, int newest, Seen& seen) {
     const int row = newest - OLDER;
     if (row < begin) return;
     load_all_after<false>(after, typename Problem::AfterIndices());
@@ -120,8 +121,10 @@ struct WindowChannels : ChannelReads<Config, Problem> {
         own.element[c] = result(after, row, x, c, typename Problem::AfterIndices());
       }
       if (x < this->columns) store_vector(reinterpret_cast<Out*>(to), own);
+      seen.take(x, own);
       to += parameters.across[0];
     }
+    seen.end_row(this->columns);
 #pragma unroll
     for (int o = 0; o < Problem::WEIGHTS; ++o) {
       if (o == 0 || o >= Problem::FIRST_AFTER) at[o] += parameters.down[o];
@@ -129,7 +132,8 @@ struct WindowChannels : ChannelReads<Config, Problem> {
   }
 
   // Goes down the segment. `inputs`: the first row, on its way.
-  __device__ __forceinline__ void run(Inputs& inputs) {
+  template <class Seen>
+  __device__ __forceinline__ void run(Inputs& inputs, Seen& seen) {
     AfterInputs after;
     if (begin < end) load_all_after<true>(after, typename Problem::AfterIndices());
     int newest = this->first_step();
@@ -145,39 +149,67 @@ struct WindowChannels : ChannelReads<Config, Problem> {
         this->fetch(inputs, row + Base::next_taken(s), Base::next_taken(next % Rows::STRIDE));
         add(s, newest, values);
       }
-      write(after, newest);
+      write(after, newest, seen);
     }
 #pragma unroll 1
     for (; newest < end + OLDER; ++newest) {
 #pragma unroll
       for (int m = OLDER; m >= 0; --m) age(m);
-      write(after, newest);
+      write(after, newest, seen);
     }
   }
 };
+
+// Nobody sees the results of a thread.
+struct UnseenChannels {
+  template <class Results>
+  __device__ __forceinline__ void take(int, const Results&) {}
+  __device__ __forceinline__ void end_row(int) {}
+};
+
+// A thread's place in a block: a group of channels of a tile, of those that the block has.
+template <class Parameters>
+struct ChannelSlot {
+  uint32_t part;  // of all tiles: the block's
+  int groups, slot, group;
+  int first, channel;  // the block's first channel, and the thread's
+  uint32_t tile;
+  bool is_active;
+
+  __device__ __forceinline__ explicit ChannelSlot(const Parameters& parameters) {
+    part = parameters.chunks.quotient(blockIdx.x);
+    const auto chunk = static_cast<int>(blockIdx.x - part * parameters.chunks.value());
+    groups = static_cast<int>(parameters.groups.value());
+    slot = static_cast<int>(parameters.groups.quotient(threadIdx.x));
+    group = static_cast<int>(threadIdx.x) - slot * groups;
+    tile = part * static_cast<uint32_t>(parameters.own) + static_cast<uint32_t>(slot);
+    first = chunk * groups * Parameters::VECTOR;
+    channel = first + group * Parameters::VECTOR;
+    is_active = slot < parameters.own && tile < parameters.count &&
+                channel < static_cast<int>(parameters.problem.result.width);
+  }
+};
+
+template <class Config, class Problem, class Seen>
+__device__ __forceinline__ void run_channels(
+    const ChannelParameters<Config, Problem>& parameters,
+    const ChannelSlot<ChannelParameters<Config, Problem>>& own, Seen& seen) {
+  using Walker = WindowChannels<Config, Problem>;
+  __shared__ __align__(16) typename Walker::Value filters[Walker::LANES * Walker::PITCH];
+  Walker walker(parameters);
+  walker.start(own.is_active ? own.tile : 0, own.channel, own.is_active);
+  typename Walker::Inputs inputs;
+  walker.fetch_first(inputs);
+  walker.share_weights(filters, own.first, own.groups);
+  __syncthreads();
+  walker.load_weights(filters, own.is_active ? own.group : 0);
+  walker.run(inputs, seen);
+}
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_channels(
     const ChannelParameters<Config, Problem>& parameters) {
   wait_for_previous_kernel();
-  using Walker = WindowChannels<Config, Problem>;
-  constexpr int VECTOR = Config::VECTOR;
-  __shared__ __align__(16) typename Walker::Value filters[Walker::LANES * Walker::PITCH];
-  const uint32_t part = parameters.chunks.quotient(blockIdx.x);
-  const auto chunk = static_cast<int>(blockIdx.x - part * parameters.chunks.value());
-  const auto groups = static_cast<int>(parameters.groups.value());
-  const auto slot = static_cast<int>(parameters.groups.quotient(threadIdx.x));
-  const int group = static_cast<int>(threadIdx.x) - slot * groups;
-  const uint32_t tile = part * static_cast<uint32_t>(parameters.own) + static_cast<uint32_t>(slot);
-  const int first = chunk * groups * VECTOR, channel = first + group * VECTOR;
-  const bool is_active = slot < parameters.own && tile < parameters.count &&
-                         channel < static_cast<int>(parameters.problem.result.width);
-  Walker walker(parameters);
-  walker.start(is_active ? tile : 0, channel, is_active);
-  typename Walker::Inputs inputs;
-  walker.fetch_first(inputs);
-  walker.share_weights(filters, first, groups);
-  __syncthreads();
-  walker.load_weights(filters, is_active ? group : 0);
-  walker.run(inputs);
+  UnseenChannels unseen;
+  run_channels(parameters, ChannelSlot<ChannelParameters<Config, Problem>>(parameters), unseen);
 }

@@ -1,6 +1,7 @@
 """Poolings: windows of an expression, and convolutions of each channel by itself."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
@@ -9,9 +10,10 @@ from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.plan import Kernel, Launch
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
+from kernelwright.schedule.channel_tiles import ChannelTiles
 from kernelwright.schedule.families.around import apart_around, describe_around, grow_around
 from kernelwright.schedule.families.family import Description, Family, Work, computed
 from kernelwright.schedule.launches import labels, launched
@@ -51,9 +53,13 @@ def _launch(group: AnchoredGroup, graph: Graph, machine: Machine) -> Launch:
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     pooled = kernel.anchored(PooledSource)
-    return window_configs(
+    found = window_configs(
         pooled.window, kernel.output, kernel.inputs, machine, pooled.prologue_inputs
     )
+    if not kernel.makes_moments:
+        return found
+    (parts, *_) = kernel.outputs[-1].shape
+    return tuple(it for it in found if moment_parts(replace(kernel, config=it)) == parts)
 
 
 def _seconds(kernel: Kernel, machine: Machine) -> float | None:
@@ -71,6 +77,18 @@ def _seconds(kernel: Kernel, machine: Machine) -> float | None:
     return modelled.seconds
 
 
+def moment_parts(kernel: Kernel) -> Dim | None:
+    """In how many parts a kernel makes moments of the channels of its result, which are last; None
+    where it makes none (`window_channel_moments.cuh`)."""
+    config, output = kernel.configured(WindowConfig), kernel.output
+    if config.way is not WindowWay.CHANNELS or output.dtype is not DType.F32:
+        return None
+    window = kernel.anchored(PooledSource).window
+    tiles = ChannelTiles(window=window, output=output, config=config)
+    is_static = output.shape[-1].is_static
+    return tiles.parts if is_static and tiles.has_room_for_moments else None
+
+
 def _cost(kernel: Kernel) -> Work:
     taps = prod(kernel.anchored(PooledSource).window.size)
     before, after = map(operations, kernel.expressions)
@@ -81,7 +99,8 @@ def _same_text(kernel: Kernel) -> object:
     pooled = kernel.anchored(PooledSource)
     expressions = [str(expr) for expr in kernel.expressions]
     untold = untold_sizes(pooled.source, kernel.inputs[: pooled.prologue_inputs])
-    return (expressions, pooled.window, pooled.prologue_inputs, untold, kernel.config)
+    own = (kernel.config, kernel.moments)
+    return (expressions, pooled.window, pooled.prologue_inputs, untold, own)
 
 
 def _describe(kernel: Kernel) -> Description:

@@ -1,10 +1,10 @@
 #pragma once
-// Moments of the columns of a float32 result, in parts of 16 of its rows, beside the result: who
+// Moments of the columns of a float32 result, in parts of its rows, beside the result: who
 // normalises it begins with them (row_column_parts.cuh).
 
 #include "vector.cuh"
 
-constexpr int MOMENT_ROWS = 16;    // of a part
+constexpr int MOMENT_ROWS = 16;    // of a warp's part
 constexpr int MOMENT_COLUMNS = 4;  // neighbours that a lane has
 constexpr int MOMENT_WORDS = 3;    // of a column: what MomentsFold<float> calls a state (folds.cuh)
 

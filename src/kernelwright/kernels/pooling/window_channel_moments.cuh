@@ -1,0 +1,120 @@
+#pragma once
+// Moments of the channels of a depthwise convolution (window_channels.cuh) beside its result, each
+// block's results being a part of them (column_moments.cuh).
+
+#include "column_moments.cuh"
+#include "folds.cuh"
+#include "moments_of_columns.cuh"
+#include "window_launch.cuh"
+
+template <class Config, class Problem>
+struct ChannelMomentParameters : ChannelParameters<Config, Problem> {
+  float* states;  // [parts][channels][MOMENT_WORDS]
+};
+
+// Moments of a thread's channels: of a row of its results, then of those before it and that row.
+template <class Config>
+struct SeenChannels {
+  using Fold = MomentsFold<float>;
+  using State = Fold::State;
+  static constexpr int OUTPUTS = Config::OUTPUTS, VECTOR = Config::VECTOR;
+
+  float row[VECTOR][OUTPUTS];
+  // All channels have as many.
+  float count = 0.0f, mean[VECTOR] = {}, squares[VECTOR] = {};
+
+  __device__ __forceinline__ void take(int x, const Vector<float, VECTOR>& results) {
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c) row[c][x] = results.element[c];
+  }
+  __device__ __forceinline__ void end_row(int columns) {
+    constexpr unsigned ALL = (1u << OUTPUTS) - 1;
+    const unsigned valid = columns < OUTPUTS ? (1u << columns) - 1 : ALL;
+    State both = {};
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c) {
+      both = Fold::combine({count, mean[c], squares[c]}, Fold::of(row[c], valid, Nowhere()));
+      mean[c] = both.mean;
+      squares[c] = both.squares;
+    }
+    count = both.count;
+  }
+
+ private:
+  struct Nowhere {};
+};
+
+template <class Config, class Problem>
+__device__ __forceinline__ void window_channel_moments(
+    const ChannelMomentParameters<Config, Problem>& parameters) {
+  constexpr int VECTOR = Config::VECTOR, THREADS = Config::THREADS;
+  using Seen = SeenChannels<Config>;
+  using Fold = typename Seen::Fold;
+  wait_for_previous_kernel();
+  const ChannelSlot<ChannelParameters<Config, Problem>> own(parameters);
+  Seen seen;
+  run_channels<Config, Problem>(parameters, own, seen);
+  __shared__ __align__(16) float counts[THREADS], means[THREADS * VECTOR];
+  __shared__ __align__(16) float squares[THREADS * VECTOR];
+  const auto thread = static_cast<int>(threadIdx.x);
+  counts[thread] = seen.count;
+  Vector<float, VECTOR> lists[2];
+#pragma unroll
+  for (int c = 0; c < VECTOR; ++c) {
+    lists[0].element[c] = seen.mean[c];
+    lists[1].element[c] = seen.squares[c];
+  }
+  store_vector(means + thread * VECTOR, lists[0]);
+  store_vector(squares + thread * VECTOR, lists[1]);
+  __syncthreads();
+  // A thread has a channel of all tiles.
+  const auto channels = static_cast<int>(parameters.problem.result.width);
+  for (int at = thread; at < own.groups * VECTOR; at += THREADS) {
+    const int channel = own.first + at;
+    if (channel >= channels) return;
+    auto state = Fold::identity();
+    for (int slot = 0; slot < parameters.own; ++slot) {
+      const int begin = slot * own.groups;
+      const int place = begin * VECTOR + at;
+      state = Fold::combine(state, {counts[begin + at / VECTOR], means[place], squares[place]});
+    }
+    float* const to = parameters.states + (int64_t{own.part} * channels + channel) * MOMENT_WORDS;
+    to[0] = state.count;
+    to[1] = state.mean;
+    to[2] = state.squares;
+  }
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Config, class Problem>
+struct ChannelMomentVariant {
+  using Parameters = ChannelMomentParameters<Config, Problem>;
+  using Channels = ChannelParameters<Config, Problem>;
+  static constexpr int THREADS = Config::THREADS;
+
+  void (*kernel)(Parameters);
+
+  // Whether the parts are those of the blocks.
+  bool admits(const Problem& problem, const ColumnMoments& moments) const {
+    if (!Channels::admits(problem)) return false;
+    const Channels channels = Channels::describe(problem);
+    return channels.blocks() == moments.parts * int64_t{channels.chunks.value()};
+  }
+  cudaError_t launch(const Problem& problem, float* states, cudaStream_t stream) const {
+    const Parameters parameters{Channels::describe(problem), states};
+    return launch_window_kernel(kernel, parameters, parameters.blocks(), THREADS, stream);
+  }
+};
+
+// Launches the first variant, which makes moments, or the second one, and a kernel that reads what
+// that one wrote.
+template <class Problem, class Tuned, class General>
+cudaError_t launch_window_moments(const Problem& problem, const ColumnMoments& moments,
+                                  cudaStream_t stream, MomentKernel kernel, const Tuned& tuned,
+                                  const General& general) {
+  if (problem.count() == 0) return cudaSuccess;
+  if (tuned.admits(problem, moments)) return tuned.launch(problem, moments.states, stream);
+  const cudaError_t status = general.launch(problem, stream);
+  return status != cudaSuccess ? status : launch_moments(kernel, moments, stream);
+}
