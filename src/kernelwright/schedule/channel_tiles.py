@@ -8,11 +8,10 @@ from kernelwright.ir.configs import WindowConfig
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.sizes import pieces, product
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.machine import CARD_WITH_WGMMA
 
 _LANES = 32
 """Most threads that have all channels of a chunk, whose weights a block keeps."""
-_STATIC_BYTES = 48 << 10
-"""Static shared memory of a block, on every card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class ChannelTiles:
     def has_room_for_moments(self) -> bool:
         """Whether shared memory holds the moments of a block's threads besides."""
         words = self.config.threads * (1 + 2 * self.config.vector)
-        return self.shared + 4 * words <= _STATIC_BYTES
+        return self.shared + 4 * words <= CARD_WITH_WGMMA.limits.static_shared_bytes
 
     def _busy(self, own: int) -> float:
         """Share of the threads that have channels, with so many to a chunk."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import ColumnPartRows, RowConfig, TensorCoreConfig
+from kernelwright.ir.configs import ColumnPartRows, RowConfig
 from kernelwright.ir.expr import Accumulator, Operand
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract, Reduction
@@ -18,13 +18,11 @@ from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import Kernel, Launch, Plan, Room, Step
 from kernelwright.ir.sizes import pieces, product
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.schedule.families.gemm import GEMM, makes_moments
+from kernelwright.schedule.families.gemm import GEMM, moment_rows
 from kernelwright.schedule.families.pooling import POOLING, moment_parts
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.roles import Roles, roles
 
-_PART_ROWS = 16
-"""`MOMENT_ROWS`."""
 _STATE_WORDS = 3
 """`MOMENT_WORDS`: count, mean, and the sum of squared distances from it."""
 _MOST_PARTS = 512
@@ -128,7 +126,8 @@ def _product_parts(kernel: Kernel) -> Dim | None:
     """The parts of a product of float32 in TF32 whose results are its sums."""
     if not kernel.is_whole or kernel.together > 1 or kernel.pairs:
         return None
-    if not isinstance(kernel.config, TensorCoreConfig) or not makes_moments(kernel.config):
+    rows = moment_rows(kernel.config)
+    if rows is None:
         return None
     contract, output = kernel.anchored(Contract), kernel.output
     found = roles(contract)
@@ -144,7 +143,7 @@ def _product_parts(kernel: Kernel) -> Dim | None:
         and columns.is_static
         and columns.hint % _LANE_COLUMNS == 0
     )
-    return pieces(product(output.shape[:-1]), _PART_ROWS) if may else None
+    return pieces(product(output.shape[:-1]), rows) if may else None
 
 
 def _normalised(kernel: Kernel) -> int | None:

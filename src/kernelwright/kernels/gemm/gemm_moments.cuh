@@ -6,6 +6,7 @@
 #include "column_moments.cuh"
 #include "dependent_launch.cuh"
 #include "gemm_finish.cuh"
+#include "gemm_sm90_moments.cuh"
 #include "moments_of_columns.cuh"
 
 // A warp's part of all rows, 32 columns of it.
@@ -95,7 +96,8 @@ struct MomentVariant {
 
   // Whether the kernel that stores rows of the result from registers stores their moments.
   static bool are_stored(const Problem& problem) {
-    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors;
+    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors &&
+           problem.moment_parts == (problem.m + GROUP_MOMENT_ROWS - 1) / GROUP_MOMENT_ROWS;
   }
   // The kernel of a variant, and after it this one, unless that one `stores` the moments.
   template <class Variant>
@@ -108,7 +110,7 @@ struct MomentVariant {
     if (status != cudaSuccess) return status;
     const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
     const int64_t rows = problem.m * problem.batches;
-    const int64_t parts = (rows + MOMENT_ROWS - 1) / MOMENT_ROWS;
-    return launch_moments(kernel, {problem.moments, results, rows, problem.n, parts}, stream);
+    const ColumnMoments moments{problem.moments, results, rows, problem.n, problem.moment_parts};
+    return launch_moments(kernel, moments, stream);
   }
 };

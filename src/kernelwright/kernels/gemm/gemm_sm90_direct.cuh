@@ -8,35 +8,24 @@
 // A config for such factors has
 //   Masks  JoiningMasks of the operands that join the result
 
-#include "column_moments.cuh"
+#include "gemm_sm90_moments.cuh"
 #include "gemm_sm90_store.cuh"
 
 // Registers: with more, some of what a thread has are spilled.
 template <class Config>
 constexpr int MOST_HELD = direct_registers(Config::RESIDENT) - 56;
 
-// How a warp's lanes lie on the 32 columns of its rows that it stores at one time, or on fewer that
-// a tile has: each has a run.
-template <int COUNT>
-struct RunLanes {
-  static constexpr int COLUMNS = COUNT * 2 < RowBuffer::COLUMNS ? COUNT * 2 : RowBuffer::COLUMNS;
-  static constexpr int ACROSS = COLUMNS / RUN, DOWN = 32 / ACROSS;
-  static constexpr int RUNS = RowBuffer::ROWS / DOWN;  // of a lane
-
-  __device__ __forceinline__ static int row() { return threadIdx.x % 32 / ACROSS; }
-  __device__ __forceinline__ static int column() { return threadIdx.x % ACROSS * RUN; }
-};
-
 // A warp's rows of a part, from `place` on, in vectors. What an element has of its own is fetched
 // while the 32 columns before are stored, where registers have room for both; what a row has is
 // fetched once, and what all rows share is in the cache. `rows` and `columns`, from the part's
-// first ones on, are as many as exist. `moments`: of the rows' columns, where results are sums.
+// first ones on, are as many as exist. `moments`: keeps those of the columns, where results are
+// sums and anybody wants them.
 template <class Config, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
                                               const typename Epilogue::Place& place, int rows,
                                               int columns, const float (&sums)[PARTS][COUNT],
                                               int part, int row, RowBuffer& buffer,
-                                              [[maybe_unused]] float* moments) {
+                                              [[maybe_unused]] WarpMoments<COUNT>* moments) {
   using Masks = typename Config::Masks;
   using Lanes = RunLanes<COUNT>;
   constexpr int COLUMNS = Lanes::COLUMNS, RUNS = Lanes::RUNS, RUN_ROWS = Lanes::DOWN;
@@ -94,8 +83,7 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
         for (int i = 0; i < RUNS; ++i) {
           runs[i] = load_vector<RUN>(&buffer.numbers[own_row + i * RUN_ROWS][own_column]);
         }
-        store_moments<Lanes::ACROSS>(moments + (first + own_column) * MOMENT_WORDS, rows, runs,
-                                     has_columns(first));
+        moments->keep(first, moments_of_warp<Lanes::ACROSS>(rows, runs));
       }
     }
     if (!has_columns(first)) continue;
@@ -346,16 +334,25 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
     const int columns = static_cast<int>(problem.n) - work.column;
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part, first_row += 64) {
-      if (first_row >= problem.m) return;
-      if (has_vectors) {
+      const int rows = static_cast<int>(problem.m) - first_row;
+      const auto store = [&](WarpMoments<COUNT>* moments) {
         const auto place = epilogue.place(first_row + Lanes::row(), work.column + Lanes::column());
-        const int rows = static_cast<int>(problem.m) - first_row;
-        float* moments = nullptr;
-        if constexpr (ANY_COLUMN_MOMENTS) {
-          const int64_t above = first_row / MOMENT_ROWS * problem.n + work.column;
-          if (problem.moments != nullptr) moments = problem.moments + above * MOMENT_WORDS;
-        }
         store_vectors<Config>(epilogue, place, rows, columns, sums, part, row, buffer, moments);
+      };
+      if constexpr (ANY_COLUMN_MOMENTS) {
+        if (problem.moments != nullptr) {
+          const int of_part = first_row / GROUP_MOMENT_ROWS, above = first_row % GROUP_MOMENT_ROWS;
+          if (rows + above <= 0) return;
+          WarpMoments<COUNT> moments;
+          if (rows > 0) store(&moments);
+          float* const to = problem.moments + (of_part * problem.n + work.column) * MOMENT_WORDS;
+          moments.store(to, rows + above, columns, buffer);
+          continue;
+        }
+      }
+      if (rows <= 0) return;
+      if (has_vectors) {
+        store(nullptr);
         continue;
       }
       if constexpr (sizeof(typename Problem::Result) == 2 && Lanes::COLUMNS == 32) {

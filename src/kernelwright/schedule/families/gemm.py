@@ -101,12 +101,14 @@ def _takes_pairs(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
-def makes_moments(config: Config) -> bool:
-    """Whether the variant makes moments of columns: where it stores rows of the result, or adds
-    slices of K."""
+def moment_rows(config: Config) -> int | None:
+    """Rows of each part of which the variant makes moments of columns: where it stores rows of the
+    result (`GROUP_MOMENT_ROWS`), or adds slices of K (`MOMENT_ROWS`); None where it makes none."""
     if not isinstance(config, TensorCoreConfig) or config.transposed:
-        return False
-    return config.feed in (Feed.DIRECT, Feed.TURNS)
+        return None
+    if config.feed not in (Feed.DIRECT, Feed.TURNS):
+        return None
+    return 64 if config.slices == 1 else 16
 
 
 def _takes_patches(config: Config) -> bool:
@@ -146,7 +148,9 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
         pairs=kernel.pairs,
     )
     if kernel.moments:
-        return tuple(entry for entry in ranked if makes_moments(entry[1]))
+        # The readers know in how many parts.
+        own = moment_rows(kernel.configured(TensorCoreConfig))
+        return tuple(entry for entry in ranked if moment_rows(entry[1]) == own)
     if kernel.together == 1:
         return ranked
     return tuple(entry for entry in ranked if _takes_several(entry[1]))
