@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.ir.configs import WindowConfig
-from kernelwright.ir.plan import Launch, Plan
+from kernelwright.ir.plan import Launch, Plan, Room
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.ir.program import Program
 from kernelwright.machine import H200
@@ -152,3 +152,49 @@ def test_depthwise_convolutions_make_moments_in_parts_of_their_blocks(side: int)
     own = {it.outputs[-1].shape[0].hint for it in made_by.values() if it.family == "pooling"}
     groups = min(32, 64 // config.vector)
     assert own == {-(-10 * side * (side // 2) // (config.threads // groups))}
+
+
+class Dense(nn.Module):
+    """Layers of a dense block: each reads what is before it side by side."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(64, 256, 1, bias=False)
+        widths = [256 + 32 * layer for layer in range(layers)]
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in widths)
+        self.layers = nn.ModuleList(nn.Conv2d(it, 32, 3, padding=1, bias=False) for it in widths)
+        self.last = nn.BatchNorm2d(256 + 32 * layers)
+        self.pixels = nn.Conv2d(256 + 32 * layers, 64, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            x = torch.cat([x, layer(torch.relu(norm(x)))], dim=1)
+        return self.pixels(torch.relu(self.last(x)))
+
+
+def test_norms_of_a_dense_block_share_moments_that_lie_side_by_side() -> None:
+    torch.manual_seed(0)
+    sizes, module = (10, 64, 14, 14), Dense(6)
+    graph = capture_module(module, (torch.rand(sizes),))
+    plan = plan_graph(graph, H200, choices=replace(OPEN, by_place=True)).plan
+    rooms = {step.result: step for step in plan.steps if isinstance(step, Room)}
+    norms = [it for it in plan.steps if isinstance(it, Launch) and it.kernel.moments]
+    norms = [it for it in norms if not it.kernel.makes_moments]
+    assert len(norms) == 7
+    # Each reads the first columns of the same moments.
+    (whole,) = {_root(step.inputs[-1], rooms) for step in norms}
+    widths = [step.kernel.inputs[-1].shape[1].hint for step in norms]
+    assert widths == [256 + 32 * layer for layer in range(7)]
+    assert rooms[whole].type.shape[1].hint == widths[-1]
+    # All are in parts of as many rows, whoever adds slices of K.
+    makers = [it for it in plan.kernels if it.makes_moments]
+    assert {it.outputs[-1].shape[0].hint for it in makers} == {123}
+    given = torch.rand(sizes)
+    with torch.no_grad():
+        torch.testing.assert_close(run_plan(plan, module, (given,)), module(given))
+
+
+def _root(name: str, rooms: dict[str, Room]) -> str:
+    within = rooms[name].within
+    return name if within is None else _root(within.whole, rooms)

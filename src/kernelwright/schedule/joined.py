@@ -58,7 +58,9 @@ def joined_in_place(plan: Plan) -> frozenset[str]:
     return frozenset(
         step.result
         for step in plan.steps
-        if isinstance(step, Room) and isinstance(plan.graph[step.result].kind, Concat)
+        if isinstance(step, Room)
+        and (node := plan.graph.find(step.result)) is not None
+        and isinstance(node.kind, Concat)
     )
 
 

@@ -9,6 +9,8 @@ struct ColumnMoments {
   float* states;        // [parts][columns][MOMENT_WORDS]
   const float* matrix;  // [rows][columns]
   int64_t rows, columns, parts;
+  int64_t pitch;      // states from a part to the next one
+  int64_t row_pitch;  // numbers from a row to the next one
 
   static constexpr int THREADS = 256;
 
@@ -27,14 +29,14 @@ __device__ __forceinline__ void moments_of_columns(const ColumnMoments& moments)
   const int64_t end = moments.rows * (part + 1) / moments.parts;
   const float* const own = moments.matrix + column;
   float sum = 0.0f, squares = 0.0f;
-  for (int64_t row = begin; row < end; ++row) sum += own[row * moments.columns];
+  for (int64_t row = begin; row < end; ++row) sum += own[row * moments.row_pitch];
   const auto count = static_cast<float>(end - begin);
   const float mean = end > begin ? sum / count : 0.0f;
   for (int64_t row = begin; row < end; ++row) {
-    const float distance = own[row * moments.columns] - mean;
+    const float distance = own[row * moments.row_pitch] - mean;
     squares += distance * distance;
   }
-  float* const to = moments.states + unit * MOMENT_WORDS;
+  float* const to = moments.states + (part * moments.pitch + column) * MOMENT_WORDS;
   to[0] = count;
   to[1] = mean;
   to[2] = squares;

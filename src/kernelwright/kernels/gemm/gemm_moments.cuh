@@ -50,8 +50,8 @@ struct MomentUnit {
     }
     Runs runs;
     fill(own_rows, has_columns ? column : 0, exist, runs);
-    store_moments<ACROSS>(problem.moments + (part * problem.n + column) * MOMENT_WORDS, there, runs,
-                          has_columns);
+    store_moments<ACROSS>(problem.moments + (part * problem.moment_pitch + column) * MOMENT_WORDS,
+                          there, runs, has_columns);
   }
 };
 
@@ -96,8 +96,9 @@ struct MomentVariant {
 
   // Whether the kernel that stores rows of the result from registers stores their moments.
   static bool are_stored(const Problem& problem) {
-    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors &&
-           problem.moment_parts == (problem.m + GROUP_MOMENT_ROWS - 1) / GROUP_MOMENT_ROWS;
+    const bool are_parts = problem.moment_parts == moment_parts<MOMENT_ROWS>(problem) ||
+                           problem.moment_parts == moment_parts<GROUP_MOMENT_ROWS>(problem);
+    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors && are_parts;
   }
   // The kernel of a variant, and after it this one, unless that one `stores` the moments.
   template <class Variant>
@@ -110,7 +111,13 @@ struct MomentVariant {
     if (status != cudaSuccess) return status;
     const auto* const results = static_cast<const float*>(problem.operands[Problem::OUT].data);
     const int64_t rows = problem.m * problem.batches;
-    const ColumnMoments moments{problem.moments, results, rows, problem.n, problem.moment_parts};
+    const ColumnMoments moments{problem.moments,
+                                results,
+                                rows,
+                                problem.n,
+                                problem.moment_parts,
+                                problem.moment_pitch,
+                                problem.operands[Problem::OUT].row_stride};
     return launch_moments(kernel, moments, stream);
   }
 };

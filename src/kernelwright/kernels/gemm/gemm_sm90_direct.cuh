@@ -341,12 +341,10 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
       };
       if constexpr (ANY_COLUMN_MOMENTS) {
         if (problem.moments != nullptr) {
-          const int of_part = first_row / GROUP_MOMENT_ROWS, above = first_row % GROUP_MOMENT_ROWS;
-          if (rows + above <= 0) return;
+          if (rows + first_row % GROUP_MOMENT_ROWS <= 0) return;
           WarpMoments<COUNT> moments;
           if (rows > 0) store(&moments);
-          float* const to = problem.moments + (of_part * problem.n + work.column) * MOMENT_WORDS;
-          moments.store(to, rows + above, columns, buffer);
+          moments.store(problem, first_row, work.column, buffer);
           continue;
         }
       }

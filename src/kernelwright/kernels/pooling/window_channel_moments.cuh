@@ -10,6 +10,7 @@
 template <class Config, class Problem>
 struct ChannelMomentParameters : ChannelParameters<Config, Problem> {
   float* states;  // [parts][channels][MOMENT_WORDS]
+  int64_t pitch;  // states from a part to the next one
 };
 
 // Moments of a thread's channels: of a row of its results, then of those before it and that row.
@@ -78,7 +79,7 @@ __device__ __forceinline__ void window_channel_moments(
       const int place = begin * VECTOR + at;
       state = Fold::combine(state, {counts[begin + at / VECTOR], means[place], squares[place]});
     }
-    float* const to = parameters.states + (int64_t{own.part} * channels + channel) * MOMENT_WORDS;
+    float* const to = parameters.states + (own.part * parameters.pitch + channel) * MOMENT_WORDS;
     to[0] = state.count;
     to[1] = state.mean;
     to[2] = state.squares;
@@ -101,11 +102,24 @@ struct ChannelMomentVariant {
     const Channels channels = Channels::describe(problem);
     return channels.blocks() == moments.parts * int64_t{channels.chunks.value()};
   }
-  cudaError_t launch(const Problem& problem, float* states, cudaStream_t stream) const {
-    const Parameters parameters{Channels::describe(problem), states};
+  cudaError_t launch(const Problem& problem, const ColumnMoments& moments,
+                     cudaStream_t stream) const {
+    const Parameters parameters{Channels::describe(problem), moments.states, moments.pitch};
     return launch_window_kernel(kernel, parameters, parameters.blocks(), THREADS, stream);
   }
 };
+
+// `states`: a tensor of the moments of the columns of `out`.
+inline ColumnMoments moments_of(const Tensor& out, const Tensor& states, int64_t rows,
+                                int64_t columns) {
+  return {static_cast<float*>(states.data),
+          static_cast<const float*>(out.data),
+          rows,
+          columns,
+          states.sizes[0],
+          states.strides[0] / MOMENT_WORDS,
+          out.strides[out.rank - 2]};
+}
 
 // Launches the first variant, which makes moments, or the second one, and a kernel that reads what
 // that one wrote.
@@ -114,7 +128,7 @@ cudaError_t launch_window_moments(const Problem& problem, const ColumnMoments& m
                                   cudaStream_t stream, MomentKernel kernel, const Tuned& tuned,
                                   const General& general) {
   if (problem.count() == 0) return cudaSuccess;
-  if (tuned.admits(problem, moments)) return tuned.launch(problem, moments.states, stream);
+  if (tuned.admits(problem, moments)) return tuned.launch(problem, moments, stream);
   const cudaError_t status = general.launch(problem, stream);
   return status != cudaSuccess ? status : launch_moments(kernel, moments, stream);
 }

@@ -23,6 +23,7 @@ struct ColumnPartRows : ColumnRows<Program, Config> {
   RowTotals<Program>* row_totals;
   uint32_t tiles;          // rectangles that stand side by side
   uint32_t parts, slices;  // of a row: for its folds, for its results
+  int64_t pitch;           // states from those of a part to those of the next one
   int part_places, slice_places;
   int lanes;  // neighbouring rows of a block that makes totals, a power of two
 
@@ -38,7 +39,7 @@ struct ColumnPartRows : ColumnRows<Program, Config> {
     using State = typename RowTypes<Program>::template FoldAt<FOLD>::State;
     const int64_t rows = this->space.kept.count;
     char* const first = workspace + state_bytes<Program, FOLD>(rows * parts);
-    return reinterpret_cast<State*>(first) + part * rows;
+    return reinterpret_cast<State*>(first) + part * pitch;
   }
 };
 
@@ -296,6 +297,7 @@ struct ColumnPartVariant {
     if (is_given) {
       rows.workspace = call.given;
       rows.parts = static_cast<uint32_t>(call.given_parts);
+      rows.pitch = call.given_pitch;
       rows.lanes = combining_lanes(count, rows.parts);
     }
     const auto combining = static_cast<unsigned>((count + rows.lanes - 1) / rows.lanes);
@@ -335,6 +337,7 @@ struct ColumnPartVariant {
     rows.tiles = static_cast<uint32_t>((call.space.kept.count + TILE - 1) / TILE);
     rows.part_places = cut(call.space.reduced.count, ROUNDS, rows.tiles, rows.parts);
     rows.slice_places = cut(call.space.reduced.count, FINISHING_ROUNDS, rows.tiles, rows.slices);
+    rows.pitch = call.space.kept.count;
     rows.lanes = combining_lanes(call.space.kept.count, rows.parts);
     return rows;
   }

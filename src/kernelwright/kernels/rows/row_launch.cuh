@@ -10,7 +10,7 @@ struct RowCall {
   // States of parts of the rows that a kernel before has made: part after part, as row_column_parts
   // has them; no variant has to take them.
   [[maybe_unused]] char* given = nullptr;
-  [[maybe_unused]] int64_t given_parts = 0;
+  [[maybe_unused]] int64_t given_parts = 0, given_pitch = 0;  // states from one to the next
 };
 
 // Bytes that the first variant that takes the call needs for itself; the last one takes any.

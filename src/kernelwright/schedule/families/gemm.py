@@ -8,7 +8,7 @@ from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
-from kernelwright.ir.sizes import ONE
+from kernelwright.ir.sizes import ONE, pieces, product
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
@@ -101,14 +101,14 @@ def _takes_pairs(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
-def moment_rows(config: Config) -> int | None:
-    """Rows of each part of which the variant makes moments of columns: where it stores rows of the
-    result (`GROUP_MOMENT_ROWS`), or adds slices of K (`MOMENT_ROWS`); None where it makes none."""
+def moment_rows(config: Config) -> tuple[int, ...]:
+    """Rows of the parts of which the variant can make moments of columns: where it stores rows of
+    the result, `GROUP_MOMENT_ROWS`, and `MOMENT_ROWS` as where it adds slices of K."""
     if not isinstance(config, TensorCoreConfig) or config.transposed:
-        return None
+        return ()
     if config.feed not in (Feed.DIRECT, Feed.TURNS):
-        return None
-    return 64 if config.slices == 1 else 16
+        return ()
+    return (64, 16) if config.slices == 1 else (16,)
 
 
 def _takes_patches(config: Config) -> bool:
@@ -149,8 +149,13 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
     )
     if kernel.moments:
         # The readers know in how many parts.
-        own = moment_rows(kernel.configured(TensorCoreConfig))
-        return tuple(entry for entry in ranked if moment_rows(entry[1]) == own)
+        *rows, _ = one.output.shape
+        own, all_rows = one.outputs[-1].shape[0], product(rows)
+        return tuple(
+            entry
+            for entry in ranked
+            if own in (pieces(all_rows, it) for it in moment_rows(entry[1]))
+        )
     if kernel.together == 1:
         return ranked
     return tuple(entry for entry in ranked if _takes_several(entry[1]))

@@ -1,0 +1,89 @@
+"""Which kernels make moments of the columns of their results, in how many parts, and which norms
+can begin with them (column_moments.py)."""
+
+from kernelwright.ir.anchors import RowProgram
+from kernelwright.ir.configs import ColumnPartRows, RowConfig
+from kernelwright.ir.expr import Accumulator, Operand
+from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.plan import Kernel
+from kernelwright.ir.sizes import pieces, product
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.schedule.families.gemm import GEMM, moment_rows
+from kernelwright.schedule.families.pooling import POOLING, moment_parts
+from kernelwright.schedule.families.rows import ROWS
+from kernelwright.schedule.roles import Roles, roles
+
+LANE_COLUMNS = 4
+"""`MOMENT_COLUMNS`: what begins elsewhere begins at a multiple of them."""
+_STATE_WORDS = 3
+"""`MOMENT_WORDS`: count, mean, and the sum of squared distances from it."""
+_MOST_PARTS = 512
+"""`MOST_GIVEN`: more take a kernel of totals longer than it takes another to make fewer."""
+_MOST_PARTS_JOINED = 128
+"""Likewise where every block that writes results makes totals: each reads all parts."""
+
+
+def moments_of(kernel: Kernel) -> tuple[TensorType, ...]:
+    """The types of moments that a kernel can make beside its result in this configuration, with the
+    fewest parts first; none where it can make none."""
+    match kernel.family:
+        case GEMM.name:
+            parts = _product_parts(kernel)
+        case POOLING.name:
+            own = moment_parts(kernel)
+            parts = () if own is None else (own,)
+        case _:
+            parts = ()
+    return tuple(moments_in(it, kernel.output.shape[-1]) for it in parts)
+
+
+def moments_in(parts: Dim, columns: Dim) -> TensorType:
+    """The type of moments of so many columns."""
+    return TensorType(DType.F32, (parts, columns, Dim.static(_STATE_WORDS)))
+
+
+def _product_parts(kernel: Kernel) -> tuple[Dim, ...]:
+    """The parts of a product of float32 in TF32 whose results are its sums."""
+    rows = moment_rows(kernel.config)
+    if not rows or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
+        return ()
+    contract, output = kernel.anchored(Contract), kernel.output
+    found = roles(contract)
+    assert isinstance(found, Roles), "it has been scheduled as a product"
+    columns = output.shape[-1]
+    may = (
+        contract.may_round
+        and kernel.epilogue == Accumulator(DType.F32)
+        and output.dtype is DType.F32
+        and len(kernel.inputs) == 2
+        and not found.swapped
+        and found.batch + found.m + found.n == contract.out
+        and columns.is_static
+        and columns.hint % LANE_COLUMNS == 0
+    )
+    return tuple(pieces(product(output.shape[:-1]), it) for it in rows) if may else ()
+
+
+def most_parts(norm: Kernel) -> int:
+    """In how many parts moments are worth reading for a norm."""
+    way = norm.configured(RowConfig).tuned
+    is_joined = isinstance(way, ColumnPartRows) and way.joined
+    return _MOST_PARTS_JOINED if is_joined else _MOST_PARTS
+
+
+def normalised(kernel: Kernel) -> int | None:
+    """Which input is reduced to moments of its columns by a kernel that takes those of parts."""
+    if kernel.family != ROWS.name:
+        return None
+    program, way = kernel.anchored(RowProgram), kernel.configured(RowConfig).tuned
+    if not isinstance(way, ColumnPartRows) or len(program.folds) != 1:
+        return None
+    (fold,) = program.folds
+    match fold.value:
+        case Operand(at) if fold.op is Reduction.MOMENTS:
+            kind = kernel.inputs[at]
+            is_whole = isinstance(kind, TensorType) and kind.shape == program.shape
+            is_float = isinstance(kind, TensorType) and kind.dtype is DType.F32
+            by_column = program.dims == tuple(range(len(program.shape) - 1))
+            return at if is_whole and is_float and by_column else None
+    return None
