@@ -15,9 +15,9 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import Launch, Plan, Room, Step, Within
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.schedule.families.family import MOMENT_COLUMNS
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.moment_makers import (
-    LANE_COLUMNS,
     moments_in,
     moments_of,
     most_parts,
@@ -148,7 +148,7 @@ def _makers(own: _Columns, columns: Mapping[str, _Columns]) -> list[_Maker] | No
     edges = [own.start, *(it.stop for it in inside)]
     if not inside or edges != [*(it.start for it in inside), own.stop]:
         return None
-    if any(it.start % LANE_COLUMNS for it in inside):
+    if any(it.start % MOMENT_COLUMNS for it in inside):
         return None
     # Parts that whoever else writes there can have, too.
     which = 0 if own.is_whole else -1
@@ -181,7 +181,7 @@ class _Writer:
     """Whose moments a norm reads, and these, by the norm's first result."""
 
     def add(self, norm: Launch, own: _Columns, makers: Sequence[_Maker]) -> None:
-        """Lets a norm begin with what these launches make."""
+        """Moments of these launches, with which a norm begins."""
         parts = makers[0].kind.shape[0]
         for maker in makers:
             columns = maker.columns

@@ -3,18 +3,13 @@ can begin with them (column_moments.py)."""
 
 from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import ColumnPartRows, RowConfig
-from kernelwright.ir.expr import Accumulator, Operand
-from kernelwright.ir.kinds import Contract, Reduction
+from kernelwright.ir.expr import Operand
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.sizes import pieces, product
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.schedule.families.gemm import GEMM, moment_rows
-from kernelwright.schedule.families.pooling import POOLING, moment_parts
+from kernelwright.schedule.families import family_of
 from kernelwright.schedule.families.rows import ROWS
-from kernelwright.schedule.roles import Roles, roles
 
-LANE_COLUMNS = 4
-"""`MOMENT_COLUMNS`: what begins elsewhere begins at a multiple of them."""
 _STATE_WORDS = 3
 """`MOMENT_WORDS`: count, mean, and the sum of squared distances from it."""
 _MOST_PARTS = 512
@@ -26,42 +21,13 @@ _MOST_PARTS_JOINED = 128
 def moments_of(kernel: Kernel) -> tuple[TensorType, ...]:
     """The types of moments that a kernel can make beside its result in this configuration, with the
     fewest parts first; none where it can make none."""
-    match kernel.family:
-        case GEMM.name:
-            parts = _product_parts(kernel)
-        case POOLING.name:
-            own = moment_parts(kernel)
-            parts = () if own is None else (own,)
-        case _:
-            parts = ()
+    parts = family_of(kernel).moment_parts(kernel)
     return tuple(moments_in(it, kernel.output.shape[-1]) for it in parts)
 
 
 def moments_in(parts: Dim, columns: Dim) -> TensorType:
     """The type of moments of so many columns."""
     return TensorType(DType.F32, (parts, columns, Dim.static(_STATE_WORDS)))
-
-
-def _product_parts(kernel: Kernel) -> tuple[Dim, ...]:
-    """The parts of a product of float32 in TF32 whose results are its sums."""
-    rows = moment_rows(kernel.config)
-    if not rows or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
-        return ()
-    contract, output = kernel.anchored(Contract), kernel.output
-    found = roles(contract)
-    assert isinstance(found, Roles), "it has been scheduled as a product"
-    columns = output.shape[-1]
-    may = (
-        contract.may_round
-        and kernel.epilogue == Accumulator(DType.F32)
-        and output.dtype is DType.F32
-        and len(kernel.inputs) == 2
-        and not found.swapped
-        and found.batch + found.m + found.n == contract.out
-        and columns.is_static
-        and columns.hint % LANE_COLUMNS == 0
-    )
-    return tuple(pieces(product(output.shape[:-1]), it) for it in rows) if may else ()
 
 
 def most_parts(norm: Kernel) -> int:

@@ -8,8 +8,13 @@ from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.types import Dim
 from kernelwright.machine import Machine
 from kernelwright.schedule.legality import Library
+
+MOMENT_COLUMNS = 4
+"""Neighbouring columns of which a lane makes moments (`column_moments.cuh`): a result has a
+multiple of them, and begins within another one at a multiple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +101,10 @@ def _no_extreme(kernel: Kernel) -> None:
     return None
 
 
+def _no_parts(kernel: Kernel) -> tuple[Dim, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One row of the table of families."""
@@ -138,6 +147,9 @@ class Family:
     """Whether a kernel can write the extreme of each row of its result in place of the result."""
     extreme_of_rows: Callable[[Kernel], Reduction | None] = _no_extreme
     """The extreme that a kernel finds of each row of its only input; None where it does more."""
+    moment_parts: Callable[[Kernel], tuple[Dim, ...]] = _no_parts
+    """In how many parts of its rows a kernel can make the moments of its result's columns besides,
+    in this configuration, the fewest first; none where it makes none."""
 
 
 def computed(node: Node, graph: Graph, machine: Machine, library: Library) -> None:

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 from kernelwright.ir.anchors import Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.expr import Accumulator
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.sizes import ONE, pieces, product
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
 from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
-from kernelwright.schedule.families.family import Description, Family, Work
+from kernelwright.schedule.families.family import MOMENT_COLUMNS, Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import product_shape
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
@@ -101,7 +102,7 @@ def _takes_pairs(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
-def moment_rows(config: Config) -> tuple[int, ...]:
+def _moment_rows(config: Config) -> tuple[int, ...]:
     """Rows of the parts of which the variant can make moments of columns: where it stores rows of
     the result, `GROUP_MOMENT_ROWS`, and `MOMENT_ROWS` as where it adds slices of K."""
     if not isinstance(config, TensorCoreConfig) or config.transposed:
@@ -109,6 +110,28 @@ def moment_rows(config: Config) -> tuple[int, ...]:
     if config.feed not in (Feed.DIRECT, Feed.TURNS):
         return ()
     return (64, 16) if config.slices == 1 else (16,)
+
+
+def _moment_parts(kernel: Kernel) -> tuple[Dim, ...]:
+    """The parts of a product of float32 in TF32 whose results are its sums."""
+    rows = _moment_rows(kernel.config)
+    if not rows or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
+        return ()
+    contract, output = kernel.anchored(Contract), kernel.output
+    found = roles(contract)
+    assert isinstance(found, Roles), "it has been scheduled as a product"
+    columns = output.shape[-1]
+    may = (
+        contract.may_round
+        and kernel.epilogue == Accumulator(DType.F32)
+        and output.dtype is DType.F32
+        and len(kernel.inputs) == 2
+        and not found.swapped
+        and found.batch + found.m + found.n == contract.out
+        and columns.is_static
+        and columns.hint % MOMENT_COLUMNS == 0
+    )
+    return tuple(pieces(product(output.shape[:-1]), it) for it in rows) if may else ()
 
 
 def _takes_patches(config: Config) -> bool:
@@ -154,7 +177,7 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
         return tuple(
             entry
             for entry in ranked
-            if own in (pieces(all_rows, it) for it in moment_rows(entry[1]))
+            if own in (pieces(all_rows, it) for it in _moment_rows(entry[1]))
         )
     if kernel.together == 1:
         return ranked
@@ -249,5 +272,6 @@ GEMM = Family(
     seconds=_seconds,
     wants_whole_rows=_wants_whole_rows,
     writes_anywhere=_writes_anywhere,
+    moment_parts=_moment_parts,
     keeps_extremes=_keeps_extremes,
 )
