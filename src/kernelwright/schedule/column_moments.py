@@ -170,7 +170,7 @@ class _Writer:
     widths: Mapping[str, Dim]
     """Columns of each root."""
     names: dict[str, str] = field(default_factory=dict)
-    """Of the moments of a tensor that several launches write, by its own."""
+    """Names of the moments of a tensor that several launches write, by its own."""
     roots: dict[str, Room] = field(default_factory=dict)
     """Memory of these that is not there yet, by their names."""
     rooms: dict[str, Room] = field(default_factory=dict)
