@@ -11,7 +11,8 @@ from kernelwright.codegen.cuda import CudaText, cuda_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.families import asks_for_tf32
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.codegen.python import forward_body, operators, parameters
+from kernelwright.codegen.python import forward_body, parameters
+from kernelwright.codegen.python_schemas import operators
 from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
 from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Node

@@ -2,7 +2,7 @@
 
 import json
 import keyword
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import (
@@ -114,3 +114,24 @@ def words(text: str) -> set[str]:
     """Identifiers in a text of expressions."""
     spaced = "".join(char if char.isalnum() or char == "_" else " " for char in text)
     return set(spaced.split())
+
+
+def wrapped(items: Sequence[str]) -> Iterator[str]:
+    """A list over as many lines as it takes, indented as an argument."""
+    text = f"[{', '.join(items)}],"
+    if len(text) <= _WIDTH:
+        yield f"    {text}"
+        return
+    yield "    ["
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) > _WIDTH:
+            yield f"        {line.rstrip()}"
+            line = ""
+        line += f"{item}, "
+    yield f"        {line.rstrip()}"
+    yield "    ],"
+
+
+_WIDTH = 80
+"""Columns of a list of arguments."""
