@@ -242,10 +242,13 @@ def module_of_plan(
     """The module that runs a plan of `model`, compared as `optimize_module` says."""
     model, keywords = plain(model), dict(kwargs)
     device = _device_of(args, keywords, plan.graph)
+    is_built = bool(plan.kernels) and device.type == "cuda"
     with _compiled_ahead(plan, device) as units:
+        # First what compilers wait for: they work while the whole text is written.
+        parts = units() if is_built else ()
         text = emit_module(type(model).__name__, _arguments_text(model), plan)
-        if plan.kernels and device.type == "cuda":
-            _text_module(text.source, units(), on_unit)
+        if is_built:
+            _text_module(text.source, parts, on_unit)
     made = Kernels(
         source=text.source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
