@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_map_only
 from kernelwright import env
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module, translation_units
+from kernelwright.collecting import uncollected
 from kernelwright.errors import UsageError
 from kernelwright.graphs import Graphed
 from kernelwright.ir.graph import Graph
@@ -245,8 +246,9 @@ def module_of_plan(
     is_built = bool(plan.kernels) and device.type == "cuda"
     with _compiled_ahead(plan, device) as units:
         # First what compilers wait for: they work while the whole text is written.
-        parts = units() if is_built else ()
-        text = emit_module(type(model).__name__, _arguments_text(model), plan)
+        with uncollected():
+            parts = units() if is_built else ()
+            text = emit_module(type(model).__name__, _arguments_text(model), plan)
         if is_built:
             _text_module(text.source, parts, on_unit)
     made = Kernels(

@@ -1,6 +1,5 @@
 """Trace a module with torch.export into functional ATen, as dynamic as the module allows."""
 
-import gc
 import inspect
 import io
 import logging
@@ -247,18 +246,6 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
             enter_operators()
             stack.enter_context(patch.object(export_utils, _ENTER_OPERATORS, _nothing))
         yield
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """A block without looks for cyclic garbage: a fifth of the time of tracing, all of it kept."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _nothing() -> None:
