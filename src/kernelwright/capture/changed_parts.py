@@ -20,7 +20,7 @@ _PUT_BACK: Mapping[Any, Any] = {
     aten.slice.Tensor: aten.slice_scatter.default,
     aten.select.int: aten.select_scatter.default,
 }
-"""Views of a part, and what puts another part in its place: after two tensors the same arguments."""
+"""Views of a part, and what puts another one in its place, with the same arguments."""
 
 
 def can_put_back(holders: Sequence[Node], is_change: Callable[[Node], bool]) -> bool:

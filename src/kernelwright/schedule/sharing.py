@@ -9,7 +9,7 @@ from kernelwright.schedule.naming import kernel_name
 
 
 def with_shared_kernels(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps with named kernels: a launch has the first one whose text serves it, or a new one."""
+    """The steps with named kernels: a launch has the first whose text serves it, or a new one."""
     known: list[tuple[object, Kernel]] = []
     """Kernels with what their text depends on, which takes as long as making them."""
     for step in steps:
