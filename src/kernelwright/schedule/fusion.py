@@ -31,7 +31,6 @@ from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
     ChannelsLast,
     Einsum,
-    Launch,
     Plan,
     Reinterpret,
     Step,
