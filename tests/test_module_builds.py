@@ -2,6 +2,7 @@
 
 import queue
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -67,15 +68,19 @@ def test_units_are_made_one_after_the_other_the_longest_kernels_first() -> None:
     assert [kernel.name for kernel in plan.kernels] == ["cumsum", "softmax"]
     units = translation_units(program_of(plan))
     assert "int launch_softmax(const int64_t* words) {" in next(units)
+    assert "int launch_forward(const int64_t* words) {" in next(units)  # The calls of all.
     assert "int launch_cumsum(const int64_t* words) {" in next(units)
-    assert "int launch_forward(const int64_t* words) {" in next(units)
     with pytest.raises(StopIteration):
         next(units)
 
 
 def test_calls_are_soon_compiled() -> None:
     """A network has hundreds: in place and with all that g++ can do they took half a minute."""
-    *_, calls = translation_units(program_of(_plan(_Chain())))
+    (calls,) = (
+        unit
+        for unit in translation_units(program_of(_plan(_Chain())))
+        if "int launch_forward(const int64_t* words) {" in unit
+    )
     views = re.findall(r"^(.*)Tensor \w+\((?:const Tensor&|void\*) ", calls, re.MULTILINE)
     assert len(views) > 2 and set(views) == {"__noinline__ "}
     assert '__attribute__((optimize("O1"))) void run_forward(Run& run)' in calls
@@ -94,6 +99,34 @@ def test_parts_are_compiled_while_the_whole_is_written(monkeypatch: pytest.Monke
             pass
     time.sleep(0.5)
     assert begun.empty()
+
+
+def test_a_text_is_written_once_for_a_plan(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: None)
+    model, plan, card = _Two(), _plan(_Two()), torch.device("cuda")
+    source = module._source_of(model, plan, card, lambda done, total: None)
+    assert source == emit_module("_Two", "self, x", plan).source
+    (folder,) = cache.glob("built/module/*")
+    assert len(list(folder.glob("*.cu"))) == len(plan.kernels) + 1
+    monkeypatch.setattr(module, "emit_module", None)
+    assert module._source_of(model, _plan(_Two()), card, lambda done, total: None) == source
+    shutil.rmtree(folder)  # As cleaning does.
+    with pytest.raises(TypeError):
+        module._source_of(model, plan, card, lambda done, total: None)
+
+
+def test_texts_of_other_plans_and_for_the_cpu_are_written(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: None)
+    for model in (_Two(), _Chain()):
+        for card in (torch.device("cuda"), torch.device("cpu")):
+            source = module._source_of(model, _plan(model), card, lambda done, total: None)
+            name = type(model).__name__
+            assert source == emit_module(name, "self, x", _plan(model)).source
+    assert len(list(cache.glob("built/text/*"))) == 2
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")

@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_map_only
 from kernelwright import env
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module, translation_units
+from kernelwright.collecting import uncollected
 from kernelwright.errors import UsageError
 from kernelwright.graphs import Graphed
 from kernelwright.ir.graph import Graph
@@ -44,6 +45,7 @@ from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.toolchain.cache import cached_build, content_key
 from kernelwright.toolchain.cuda import OnUnit, compile_together, compiled_meanwhile
 from kernelwright.toolchain.extension import prepare_extension_folder
+from kernelwright.toolchain.texts import MODULE, SOURCE, keep_text, known_text, own_code
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
 from kernelwright.verify.noise import Ties
@@ -242,12 +244,9 @@ def module_of_plan(
     """The module that runs a plan of `model`, compared as `optimize_module` says."""
     model, keywords = plain(model), dict(kwargs)
     device = _device_of(args, keywords, plan.graph)
-    with _compiled_ahead(plan, device) as units:
-        text = emit_module(type(model).__name__, _arguments_text(model), plan)
-        if plan.kernels and device.type == "cuda":
-            _text_module(text.source, units(), on_unit)
+    source = _source_of(model, plan, device, on_unit)
     made = Kernels(
-        source=text.source,
+        source=source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
         left_to_pytorch=tuple(f"{step.name}: {step.why}" for step in plan.left_to_pytorch),
         notes=plan.graph.notes,
@@ -259,6 +258,28 @@ def module_of_plan(
     if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
+
+
+def _source_of(model: nn.Module, plan: Plan, device: torch.device, on_unit: OnUnit) -> str:
+    """The text of a plan's kernels. Those for a GPU are ready to be built, and on their way."""
+    name, arguments = type(model).__name__, _arguments_text(model)
+    is_built = bool(plan.kernels) and device.type == "cuda"
+    is_kept = is_built and _is_pytorchs(extensions.load_inline)
+    key = content_key(own_code(), name, arguments, repr(plan)) if is_kept else ""
+    known = known_text(key) if is_kept else None
+    if known is not None:
+        _text_module(known, on_unit=on_unit)
+        return known
+    with _compiled_ahead(plan, device) as units:
+        # First what compilers wait for: they work while the whole text is written.
+        with uncollected():
+            parts = units() if is_built else ()
+            source = emit_module(name, arguments, plan).source
+        if is_built:
+            _text_module(source, parts, on_unit)
+    if is_kept:
+        keep_text(key, source)
+    return source
 
 
 @contextmanager
@@ -346,11 +367,11 @@ def _text_module(
         return sys.modules[name]
 
     def write(folder: Path) -> None:
-        (folder / "kernels.py").write_text(source, encoding="utf-8")
+        (folder / SOURCE).write_text(source, encoding="utf-8")
         for number, unit in enumerate(units):
             (folder / f"{number}{_UNIT}").write_text(unit, encoding="utf-8")
 
-    path = cached_build("module", content_key(source), write) / "kernels.py"
+    path = cached_build(MODULE, content_key(source), write) / SOURCE
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

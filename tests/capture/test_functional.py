@@ -54,6 +54,45 @@ class Counting(nn.Module):
         return x * self.count
 
 
+class Parts(nn.Module):
+    """A mask that is filled part by part, rows, columns and single rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = x.new_zeros(8, 4)
+        mask[:3, 1:-1] = 1.0
+        mask[5] = x[0]
+        mask[2:, -2:] = 2.0
+        mask[:, 3].mul_(3.0)
+        return x * mask + mask[1]
+
+
+class SeenBefore(nn.Module):
+    """A view that is read after another part of its tensor has changed."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = x.new_zeros(8, 4)
+        first = mask[0]
+        mask[:2] = 1.0
+        return x * first
+
+
+class ChangedOnTheWay(nn.Module):
+    """A part that was changed, read as the result of the call that did."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = x.new_zeros(8, 4)
+        first = mask[0].add_(2.0)
+        mask[:, 1:] = 1.0
+        return x * first
+
+
+class Dropped(nn.Module):
+    """Dropout in place, outside of training, of a view."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout((x + 1).flatten(1), 0.2, self.training, inplace=True) * 2
+
+
 IMAGE, ROWS = (2, 4, 6, 5), (8, 4)
 CASES = {
     "trained": (Twice(), IMAGE, True),
@@ -64,6 +103,10 @@ CASES = {
     "in double": (Twice().double(), IMAGE, False),
     "user's buffer": (Counting(), (3,), True),
     "dropout of none": (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0)), ROWS, True),
+    "parts": (Parts(), ROWS, True),
+    "a view seen before": (SeenBefore(), ROWS, False),
+    "a part seen as it changes": (ChangedOnTheWay(), ROWS, False),
+    "dropout in place": (Dropped().eval(), IMAGE, True),
     "dropout": (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), ROWS, False),
 }
 

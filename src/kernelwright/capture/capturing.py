@@ -28,11 +28,12 @@ from kernelwright.capture.errors import (
     UnsupportedValueError,
     WrongArgumentsError,
 )
-from kernelwright.capture.exporting import trace, uncollected
+from kernelwright.capture.exporting import trace
 from kernelwright.capture.names import RESERVED
 from kernelwright.capture.openness import TERMS, Extent, OpenSizes
 from kernelwright.capture.sameness import is_same_work
 from kernelwright.capture.sources import first_line, innermost_line
+from kernelwright.collecting import uncollected
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.spec import check
 from kernelwright.problem.execution import Shapes, instantiate_fake

@@ -1,17 +1,18 @@
 """Trace a module with torch.export into functional ATen, as dynamic as the module allows."""
 
-import gc
 import inspect
 import io
 import logging
+import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import sympy
 import torch
 from torch import nn
 from torch._guards import detect_fake_mode
@@ -19,6 +20,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 from torch.export import Dim, ExportedProgram, export
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules.module import register_module_buffer_registration_hook
+from torch.utils import _traceback
 
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
@@ -35,6 +37,8 @@ _LOGGERS = (
 )
 _ENTER_OPERATORS = "_materialize_cpp_cia_ops"
 """In torch._export.utils of releases that have it: gives torch.ops all operators that C++ has."""
+_FRAMES = "_extract_symbolized_tb"
+"""In torch.utils._traceback: makes the frames of an operator's call, with their source lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +238,9 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
 
     To look symbolic shapes up that were found before, in `mode` or in one that tracing makes, is a
     tenth of the time. An eighth is to enter all operators that C++ has registered into torch.ops,
-    which is done for each namespace of torch.ops again.
+    which is done for each namespace of torch.ops again. A fifth, where maps are cut into windows,
+    is to simplify a few quotients of sizes with sympy, each in several layers. A twentieth is to
+    read the source lines of all frames around every operator.
     """
     from torch._dynamo import config as dynamo_config  # most of a second
     from torch._export import utils as export_utils
@@ -246,19 +252,34 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
         if enter_operators is not None:
             enter_operators()
             stack.enter_context(patch.object(export_utils, _ENTER_OPERATORS, _nothing))
+        stack.enter_context(patch.object(sympy, "simplify", _once(sympy.simplify)))
+        if hasattr(_traceback, _FRAMES):
+            stack.enter_context(patch.object(_traceback, _FRAMES, _frames_without_lines))
         yield
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """A block without looks for cyclic garbage: a fifth of the time of tracing, all of it kept."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def _frames_without_lines(frames: Any, skip: int) -> traceback.StackSummary:
+    """PyTorch's frames, innermost first, as a stack; files and numbers of lines are all we read."""
+    return traceback.StackSummary(
+        traceback.FrameSummary(
+            frame["filename"], frame["line"], frame["name"], lookup_line=False, line=""
+        )
+        for frame in reversed(frames[skip:])
+    )
+
+
+def _once(simplify: Callable[..., Any]) -> Callable[..., Any]:
+    """`sympy.simplify` that does the work for an expression once."""
+    known: dict[sympy.Expr, Any] = {}
+
+    def simplified(expr: Any, *options: Any, **more: Any) -> Any:
+        if options or more or not isinstance(expr, sympy.Expr):
+            return simplify(expr, *options, **more)
+        if expr not in known:
+            known[expr] = simplify(expr)
+        return known[expr]
+
+    return simplified
 
 
 def _nothing() -> None:

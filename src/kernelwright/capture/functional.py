@@ -17,6 +17,8 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 
+from kernelwright.capture.changed_parts import can_put_back, put_back
+
 aten = torch.ops.aten
 Node = Any
 """fx.Node; what stands in its arguments and its meta has no useful type."""
@@ -34,8 +36,11 @@ def functional(program: ExportedProgram) -> ExportedProgram:
         node.args = fx.map_arg(node.args, lambda it: newest.get(it, it))
         node.kwargs = fx.map_arg(node.kwargs, lambda it: newest.get(it, it))
         if node.op == "call_function" and isinstance(node.target, OpOverload):
+            if _is_identity(node):
+                newest[node] = node.args[0]
+                _copied(node)  # nobody reads it
             if node.target._schema.is_mutable:
-                _follow(newest, node.args[0], node)
+                _follow(newest, *put_back(node))
                 node.target = _twin(node.target)
             if _is_training(node):
                 newest.update(zip(before[3:5], _trained(node), strict=False))
@@ -135,7 +140,7 @@ def _is_plain(graph: fx.Graph, buffers: frozenset[Node]) -> bool:
         return False
     if not all(_may_train(node, buffers) for node in training):
         return False
-    changes = [node for node in calls if _is_change(node)]
+    changes = [node for node in calls if _is_change(node) and not _is_identity(node)]
     if not changes and not training:
         return True
     holders: dict[int, list[Node]] = {}
@@ -196,22 +201,35 @@ def _is_change(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
+def _is_identity(node: Node) -> bool:
+    """Whether a call changes no element though it may: dropout outside of training."""
+    return node.target is aten.dropout_.default and _drops_nothing(node)
+
+
 def _is_private(node: Node, holders: dict[int, list[Node]], buffers: frozenset[Node]) -> bool:
     """Whether what `node` changes was made by one call, or is a buffer that is not returned; no
-    view precedes the last change."""
+    view precedes the last change, or the views are parts that can be put back."""
     own = _storages(node.meta.get("val"))
     changed = node.args[0]
     if len(own) != 1 or not isinstance(changed, fx.Node) or _storages(changed.meta["val"]) != own:
         return False
     maker, *others = holders[own[0]]
+    is_made = _makes_memory(maker, own[0])
+    if is_made and not _is_change(others[0]) and can_put_back(holders[own[0]], _is_change):
+        return True
     while not _is_change(others[-1]):  # a view of what there is in the end
         others.pop()
     if maker in buffers:
         return all(map(_is_change, others)) and not any(map(_is_shown, (maker, *others)))
+    return is_made and all(map(_is_change, others))
+
+
+def _makes_memory(maker: Node, storage: int) -> bool:
+    """Whether a node is a call whose one result lies in memory that none of its inputs does."""
     makes = maker.op == "call_function" and not any(
-        own[0] in _storages(it.meta.get("val")) for it in maker.all_input_nodes
+        storage in _storages(it.meta.get("val")) for it in maker.all_input_nodes
     )
-    return makes and isinstance(maker.meta["val"], torch.Tensor) and all(map(_is_change, others))
+    return makes and isinstance(maker.meta["val"], torch.Tensor)
 
 
 def _storages(value: Any) -> list[int]:

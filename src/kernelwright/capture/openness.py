@@ -24,6 +24,9 @@ from kernelwright.capture.errors import SymbolicWorkError
 TERMS = 20_000
 """Terms of the conditions in one trace. Simplifying them takes 3 to 8 s on a laptop's core; a
 ResNet-50 has 200 in all, a DenseNet-201 19,500, a tiny Swin transformer more than 400,000."""
+LONGEST = 300
+"""Terms of one condition. Where maps are cut into windows one has more within the first second, and
+those that follow are longer; elsewhere none has 150 (docs/measured/capture.md)."""
 
 
 class Extent(Enum):
@@ -65,6 +68,8 @@ class Watch:
 
     limit: int
     terms: int = 0
+    longest: int = 0
+    """Terms of the longest condition."""
     sizes: dict[sympy.Basic, str] = field(default_factory=dict)
     """The arguments' sizes as the user would write them, by PyTorch's symbols: "x.shape[2]"."""
     values: dict[sympy.Basic, sympy.Basic] = field(default_factory=dict)
@@ -74,14 +79,16 @@ class Watch:
     @property
     def is_spent(self) -> bool:
         """Whether the trace asked about more than it may."""
-        return self.terms > self.limit
+        return self.terms > self.limit or self.longest > LONGEST
 
     def ask(self, env: ShapeEnv, condition: object) -> None:
         """Count a condition that tracing asks about. SymbolicWorkError if it is one too many."""
         if isinstance(condition, sympy.Basic) and condition not in self._seen:
             self._seen.add(condition)
             if not _is_bound(condition):
-                self.terms += sum(1 for _ in sympy.preorder_traversal(condition))
+                terms = sum(1 for _ in sympy.preorder_traversal(condition))
+                self.terms += terms
+                self.longest = max(self.longest, terms)
             for symbol in condition.free_symbols - self.values.keys():
                 self._meet(env, symbol)
         if self.is_spent:

@@ -39,12 +39,15 @@ class Sizes:
         self._hints: dict[sympy.Symbol, int] = {}
         self._known: dict[sympy.Expr, sympy.Expr] = {}
         self._simpler: Values = {}
+        self._dims: dict[sympy.Expr, Dim] = {}
+        """Sizes that were spelled with what is declared so far."""
 
     def simplify(self, values: Values) -> None:
         """From now on spell sizes with these values; call it before any size is declared.
 
         A symbol that is a number is not declared, so that the argument's size is static.
         """
+        self._dims.clear()
         self._simpler = values
         self._known |= {
             size: value for size, value in values.items() if size.is_Symbol and value.is_Integer
@@ -58,6 +61,7 @@ class Sizes:
         """
         expr = size.node.expr if isinstance(size, torch.SymInt) else None
         if isinstance(expr, sympy.Symbol) and expr not in self._known:
+            self._dims.clear()
             self._known[expr] = self._new_symbol(hint, source, dim)
 
     def declare_derived(self, size: object, hint: int, source: str, dim: int | None) -> None:
@@ -77,6 +81,7 @@ class Sizes:
         if others or expr != factor * symbol + offset or not factor.is_Integer:
             raise UnsolvedSizeError(frozenset())
         whole = self._new_symbol(hint, source, dim)
+        self._dims.clear()
         rest = whole - offset.xreplace(self._known)
         self._known[expr] = whole
         self._known[symbol] = FloorDiv(rest, factor)
@@ -93,8 +98,12 @@ class Sizes:
             return Dim.static(size)
         if not isinstance(size, torch.SymInt):
             raise UnsupportedValueError(f"{size!r} is no size")
-        expr = self.resolve(simplest(size.node.expr, self._simpler))
-        return Dim(self.text(expr), self.hint(expr))
+        known = self._dims.get(size.node.expr)
+        if known is None:
+            expr = self.resolve(simplest(size.node.expr, self._simpler))
+            known = Dim(self.text(expr), self.hint(expr))
+            self._dims[size.node.expr] = known
+        return known
 
     def hint(self, expr: sympy.Expr) -> int:
         """The value at capture of an expression over the symbols declared here."""

@@ -46,16 +46,20 @@ def translation_units(program: Program) -> Iterator[str]:
     """The text in parts that compile side by side and link together: a kernel each, and the rest.
 
     A kernel of the same text is the same unit in every program. Each unit can be compiled while the
-    next one is made; first come those with most of their own, which mostly take longest.
+    next one is made; first come those with most of their own, which mostly take longest, and after
+    the first one the calls of all, which take longer than many a kernel and no time to write.
     """
     plan, sections = program.plan, _sections(program)
     names = [kernel.name for kernel in plan.kernels_to_write]
-    for name in sorted(names, key=lambda name: len(sections[name].section), reverse=True):
+    ordered = sorted(names, key=lambda name: len(sections[name].section), reverse=True)
+    for name in ordered[:1]:
         yield _unit(name, sections[name], plan)
     segments = {it.name: sections[it.name] for it in program.segments}
     declared = "".join(_declaration(name, sections[name]) for name in names)
     rest = _text(segments, plan, _Errors.NAMED)
     yield f"{rest.library}\n{declared}\n{rest.kernels}"
+    for name in ordered[1:]:
+        yield _unit(name, sections[name], plan)
 
 
 def kernel_unit(plan: Plan, name: str) -> str:

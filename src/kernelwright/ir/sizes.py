@@ -83,6 +83,7 @@ def _term(symbols: tuple[str, ...], coefficient: int) -> str:
     return "*".join([str(coefficient)] * (coefficient != 1 or not factors) + factors)
 
 
+@lru_cache(maxsize=16384)
 def _expanded(dims: tuple[Dim, ...]) -> _Polynomial:
     """The product of sizes without parentheses."""
     found: _Polynomial = {(): 1}

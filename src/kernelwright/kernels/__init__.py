@@ -102,8 +102,7 @@ def facts(*wanted: str) -> tuple[str, ...]:
     In the files they are true. Where one is known to be false of all kernels of a text, that is
     asserted of its `User`.
     """
-    declared = (_FACT.findall(_code(name)) for name in closure(*wanted))
-    return tuple(name for names in declared for name in names)
+    return tuple(fact for name in closure(*wanted) for fact in _declared_facts(name))
 
 
 def inline(*wanted: str) -> str:
@@ -122,6 +121,11 @@ def _includes(name: str) -> tuple[str, ...]:
 def _system_headers(name: str) -> tuple[str, ...]:
     lines = (line for line in source(name).splitlines() if line.startswith(_SYSTEM))
     return tuple(line.removeprefix("#include ").strip() for line in lines)
+
+
+@cache
+def _declared_facts(name: str) -> tuple[str, ...]:
+    return tuple(_FACT.findall(_code(name)))
 
 
 def _title(name: str) -> str:

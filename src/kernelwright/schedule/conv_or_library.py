@@ -1,7 +1,8 @@
 """Whether a convolution is ours or the library's, and with how many products it is ours."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from math import ceil, prod
 from types import MappingProxyType
 
@@ -135,11 +136,27 @@ def forecast(node: Node, graph: Graph, machine: Machine) -> Forecast | None:
     )
 
 
+def _readers(steps: set[str], graph: Graph) -> Iterator[Node]:
+    """Who reads these nodes, in the graph's order; the caller adds some of them on the way."""
+    users, places = graph.users(), graph.places()
+    found = {reader for name in steps for reader in users[name]}
+    queue = [(places[name], name) for name in found]
+    heapify(queue)
+    while queue:
+        _, name = heappop(queue)
+        yield graph[name]
+        if name in steps:
+            new = set(users[name]) - found
+            found |= new
+            for reader in new:
+                heappush(queue, (places[reader], reader))
+
+
 def _with_steps(sizes: ConvSizes, node: Node, graph: Graph) -> ConvSizes:
     """The sizes with what may be computed where the results are stored."""
     steps, operation, by_place = {node.name}, 0, False
-    for reader in graph.nodes:
-        if not isinstance(reader.kind, Pointwise | View) or steps.isdisjoint(reader.inputs):
+    for reader in _readers(steps, graph):
+        if not isinstance(reader.kind, Pointwise | View):
             continue
         if isinstance(reader.kind, Pointwise):
             operation += long_instructions(reader.kind.expr)
@@ -154,9 +171,7 @@ def _pass_seconds(node: Node, graph: Graph, machine: Machine) -> float:
     0 where another kernel that is there anyway computes them."""
     steps = {node.name}
     has_steps = False
-    for reader in graph.nodes:
-        if steps.isdisjoint(reader.inputs):
-            continue
+    for reader in _readers(steps, graph):
         # Ours writes its part of a concatenation where it belongs.
         has_steps |= isinstance(reader.kind, Pointwise | Concat)
         if isinstance(reader.kind, Pointwise | View):

@@ -31,8 +31,6 @@ from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
     ChannelsLast,
     Einsum,
-    Kernel,
-    Launch,
     Plan,
     Reinterpret,
     Step,
@@ -66,7 +64,7 @@ from kernelwright.schedule.kept_extremes import with_kept_extremes
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.paired import with_pairs
 from kernelwright.schedule.places_written import with_places_written
-from kernelwright.schedule.sharing import shared
+from kernelwright.schedule.sharing import with_shared_kernels
 from kernelwright.schedule.tile_moments import with_tile_moments
 from kernelwright.schedule.tile_reductions import with_tile_reductions
 from kernelwright.schedule.together import with_products_together
@@ -155,9 +153,7 @@ def schedule_lowered(
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
     steps = with_column_moments(graph, steps, moments)
-    kernels: list[Kernel] = []
-    named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
-    plan = Plan(graph=graph, steps=tuple(named))
+    plan = Plan(graph=graph, steps=tuple(with_shared_kernels(steps)))
     return plan if library is Library.NEVER else with_counters_together(plan)
 
 

@@ -30,10 +30,9 @@ def ranked_products(
     """
     if shape.have_small_tiles(machine):
         return tuple(sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0]))
-    legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [
         (simt_seconds(shape, config, machine), _with_least_tiles(config, shape, machine))
-        for config in legal
+        for config in _legal_configs(widest, machine)
     ]
     tensor_cores = [
         (tensor_core_seconds(shape, config, machine), config)
@@ -127,6 +126,12 @@ LEGAL: tuple[Callable[[GemmConfig, int, Machine], str | None], ...] = (
 def why_illegal(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
     """What the configuration asks too much of, or None."""
     return next((why for rule in LEGAL if (why := rule(config, itemsize, machine))), None)
+
+
+@lru_cache(maxsize=64)
+def _legal_configs(itemsize: int, machine: Machine) -> tuple[GemmConfig, ...]:
+    """The tiles that ask for no more than there is."""
+    return tuple(it for it in gemm_configs() if not why_illegal(it, itemsize, machine))
 
 
 def _with_least_tiles(config: GemmConfig, shape: ProductShape, machine: Machine) -> GemmConfig:

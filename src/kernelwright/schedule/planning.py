@@ -4,10 +4,12 @@ Only a rewritten graph shows which products are ours. For the others the capture
 user's calls back, whole, and is rewritten without them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import MappingProxyType
 
+from kernelwright.collecting import uncollected
 from kernelwright.ir.calls import AtenCall, Ref, rename_call
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.graph import Graph, Node, UserCall
@@ -92,6 +94,7 @@ class Planned:
     """Passes that changed the graph between rewriting and scheduling."""
 
 
+@uncollected()
 def plan_graph(
     captured: Graph,
     machine: Machine,
@@ -104,25 +107,47 @@ def plan_graph(
     """
     looped = _with_loops_found(captured, machine, library, choices)
     choices = replace(choices, loops=looped is not captured)
-    usual = _planned(looped, machine, library, replace(choices, by_place=bool(choices.by_place)))
+    made = _rewrites(looped, choices.measured)
+    usual = _planned(made, machine, library, replace(choices, by_place=bool(choices.by_place)))
     if choices.by_place is not None or library is Library.NEVER:
         return usual
     if not _may_lie_by_place(usual, machine):
         return usual
-    placed = _planned(looped, machine, library, replace(choices, by_place=True))
+    placed = _planned(made, machine, library, replace(choices, by_place=True))
     return min(usual, placed, key=lambda it: _seconds(it, machine))
 
 
-def _planned(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Planned:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rewrites:
+    """A captured graph with some calls as the user made them, rewritten; once for the same calls,
+    as rewriting is half of planning."""
+
+    captured: Graph
+    made: Callable[[frozenset[tuple[str, str | None]]], Rewritten]
+
+    def without(self, left: Mapping[str, str | None]) -> Rewritten:
+        """Without what these calls consist of: `Choices.left`."""
+        return self.made(frozenset(left.items()))
+
+
+def _rewrites(captured: Graph, measured: Mapping[str, str | None]) -> _Rewrites:
+    @cache
+    def made(left: frozenset[tuple[str, str | None]]) -> Rewritten:
+        return rewrite(_as_called(captured, dict(left), measured))
+
+    return _Rewrites(captured=captured, made=made)
+
+
+def _planned(made: _Rewrites, machine: Machine, library: Library, choices: Choices) -> Planned:
     """The plan of a graph whose loops are found."""
     measured = choices.measured
     left = {**choices.left, **{name: why for name, why in measured.items() if why is not None}}
     if choices.convolutions is None and not choices.by_place:
-        left = _convolutions_of_one_tap(captured, left, measured, machine) | left
+        left = _convolutions_of_one_tap(made, left, machine) | left
     elif choices.convolutions is None:
-        left = _calls_of_one_tap(captured) | left
+        left = _calls_of_one_tap(made.captured) | left
     while True:
-        rewritten = rewrite(_as_called(captured, left, measured))
+        rewritten = made.without(left)
         formats = choices.channels_last
         if formats is None:
             formats = faster_on_channels_last(rewritten.graph, machine)
@@ -144,7 +169,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
         )
         found = _products_left(plan)
         if not found:
-            made = replace(
+            chosen = replace(
                 choices,
                 left=MappingProxyType(left),
                 channels_last=formats,
@@ -156,7 +181,7 @@ def _planned(captured: Graph, machine: Machine, library: Library, choices: Choic
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if choices.loops else changed
-            return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
+            return Planned(rewritten=rewritten, plan=plan, choices=chosen, lowered=passes)
         left |= found
 
 
@@ -174,22 +199,19 @@ def _seconds(planned: Planned, machine: Machine) -> float:
 
 
 def _convolutions_of_one_tap(
-    captured: Graph,
-    left: Mapping[str, str | None],
-    measured: Mapping[str, str | None],
-    machine: Machine,
+    made: _Rewrites, left: Mapping[str, str | None], machine: Machine
 ) -> dict[str, str | None]:
     """Calls that are convolutions again: faster so than as the product of their channels."""
+    captured = made.captured
     calls = (node.part_of for node in captured.nodes if node.part_of is not None)
     has_convolutions = any(isinstance(it.kind, Conv) for it in calls)
     if not has_convolutions or machine.convolutions is None or "tf32" not in machine.flops:
         return {}
-    graph = rewrite(_as_called(captured, left, measured)).graph
+    graph = made.without(left).graph
     products = one_tap_products(graph)
     if not products:
         return {}
-    called = {**left, **dict.fromkeys(products)}
-    convolved = rewrite(_as_called(captured, called, measured)).graph
+    convolved = made.without({**left, **dict.fromkeys(products)}).graph
     names = {node.part_of.result: node.name for node in captured.nodes if node.part_of is not None}
     found = faster_as_convolutions(products, graph, convolved, names, machine)
     return dict.fromkeys(found)

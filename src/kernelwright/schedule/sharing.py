@@ -1,21 +1,29 @@
 """One kernel for several launches: those that one CUDA text serves, whatever their sizes."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.plan import Kernel, Launch, Step
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.naming import kernel_name
 
 
-def shared(launch: Launch, kernels: list[Kernel]) -> Launch:
-    """The launch with a named kernel: one of `kernels` if its text serves, or a new one."""
+def with_shared_kernels(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps with named kernels: a launch has the first whose text serves it, or a new one."""
+    known: list[tuple[object, Kernel]] = []
+    """Kernels with what their text depends on, which takes as long as making them."""
+    for step in steps:
+        yield _shared(step, known) if isinstance(step, Launch) else step
+
+
+def _shared(launch: Launch, known: list[tuple[object, Kernel]]) -> Launch:
     kernel = launch.kernel
     text = _text(kernel)
-    twin = next((other for other in kernels if _text(other) == text), None)
+    twin = next((other for own, other in known if own == text), None)
     if twin is None:
-        name = kernel_name(kernel.operators, (other.name for other in kernels))
+        name = kernel_name(kernel.operators, (other.name for _, other in known))
         twin = replace(kernel, name=name)
-        kernels.append(twin)
+        known.append((text, twin))
     shared = replace(kernel, name=twin.name, config=twin.config)
     return replace(launch, kernel=shared)
 

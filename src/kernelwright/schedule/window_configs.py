@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 
 from kernelwright.ir.configs import WindowConfig, WindowWay
@@ -122,6 +123,18 @@ def window_configs(
     prologue_inputs: int = 1,
 ) -> tuple[WindowConfig, ...]:
     """What the tuner tries for a pooling, in this order."""
+    return _window_configs(window, output, tuple(inputs), machine, prologue_inputs)
+
+
+@lru_cache(maxsize=512)
+def _window_configs(
+    window: Window,
+    output: TensorType,
+    inputs: tuple[ValueType, ...],
+    machine: Machine,
+    prologue_inputs: int,
+) -> tuple[WindowConfig, ...]:
+    """Plans of one module are made several times, of layers that are alike."""
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
     if window.op is Pooling.DOT_LAST:
         return (*channel_configs(window, output, inputs, prologue_inputs, machine), general)

@@ -37,8 +37,9 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 @lru_cache(maxsize=8192)
 def tokenise(code: str) -> tuple[Token, ...]:
     """The tokens of a text; no comments, no empty space and no lines of the preprocessor."""
+    make = tuple.__new__  # The class checks its arguments, 600,000 times for a network.
     return tuple(
-        Token(match[1], match.start(1), match.end(1)) for match in _TOKEN.finditer(code) if match[1]
+        [make(Token, (match[1], *match.span(1))) for match in _TOKEN.finditer(code) if match[1]]
     )
 
 
