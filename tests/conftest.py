@@ -80,10 +80,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_finish() -> None:
     """What was imported stays, and is looked through for garbage no more: a tenth of the time.
 
-    Processes that are forked from this one share its pages the longer for it.
+    Processes that are forked from this one share its pages the longer for it. PyTorch computes in
+    one thread: others wait for its next call in a loop that takes a core.
     """
     gc.collect()
     gc.freeze()
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,13 +46,14 @@ def main() -> None:
         candidate = load(emitted, "candidate").ModelNew()
         for renamed in json.loads(sizes):
             old = {getattr(reference, name): size for name, size in renamed.items()}
+            torch.manual_seed(0)
+            values = [
+                resize(x, old, dtype) if isinstance(x, torch.Tensor) else x
+                for x in reference.get_inputs()
+            ]
+            exact = results_of(reference.Model().double()(*map(widen, values)))
             for layout, arrange in LAYOUTS.items():
-                torch.manual_seed(0)
-                inputs = [
-                    arrange(resize(x, old, dtype)) if isinstance(x, torch.Tensor) else x
-                    for x in reference.get_inputs()
-                ]
-                exact = results_of(reference.Model().double()(*map(widen, inputs)))
+                inputs = [arrange(x) if isinstance(x, torch.Tensor) else x for x in values]
                 results = results_of(candidate(*inputs))
                 key = f"{renamed} {layout}"
                 assert [it.shape for it in results] == [it.shape for it in exact], key
