@@ -13,7 +13,8 @@
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __nv_pure__
-// A wish that costs a third of the time to compile where every instance repeats what it calls.
+// As a demand, every instance repeats what it calls: one of convolutions took 20 seconds to
+// compile, and takes 12.
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
