@@ -277,6 +277,7 @@ def _source_of(model: nn.Module, plan: Plan, device: torch.device, on_unit: OnUn
             source = emit_module(name, arguments, plan).source
         if is_built:
             _text_module(source, parts, on_unit)
+            _begin_pytorchs_libraries()  # Takes a while, in which units go on beginning.
     if is_kept:
         keep_text(key, source)
     return source
