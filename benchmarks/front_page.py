@@ -93,7 +93,7 @@ def with_results(readme: str, run: Mapping[str, Any], found: list[Group]) -> str
     """The README with its table, and where and when that was measured."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
-    lines = "\n".join([BEGIN, *table(found), "", *_provenance(run["provenance"]), END])
+    lines = "\n".join([BEGIN, *table(found), "", *_provenance(run["provenance"], run["rows"]), END])
     return f"{before}{lines}{after}"
 
 
@@ -109,7 +109,13 @@ def table(found: list[Group]) -> Iterator[str]:
         yield f"| {it.name} | {share} | {it.ours:.2f}x | {it.over_best:.2f}x | {it.slower} |"
 
 
-def _provenance(facts: Mapping[str, Any]) -> Iterator[str]:
+def _provenance(facts: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
+    timed = sum(row["device_ms"] is not None for row in rows)
+    done = (
+        "written, verified and timed"
+        if timed == len(rows)
+        else f"written, verified and ({timed}) timed"
+    )
     (wall,) = facts["wall_seconds"].values()
     yield (
         f"{facts['gpus']} {facts['cards'][0]}, torch {facts['torch']}, CUDA {facts['cuda']}, "
@@ -117,7 +123,7 @@ def _provenance(facts: Mapping[str, Any]) -> Iterator[str]:
     )
     yield (
         f"{facts['date'][:10]}, commit {facts['commit']}: all {facts['problems']} problems "
-        f"written, verified and timed in {wall:.0f} s. Device time with a cold L2 cache, "
+        f"{done} in {wall:.0f} s. Device time with a cold L2 cache, "
         "geometric means."
     )
 

@@ -178,17 +178,21 @@ def _shown_table(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _slower_table(rows: Iterable[Row]) -> Iterator[str]:
+    timed = [row for row in rows if row["verified"] and row["speedups"]]
+    slower = [row for row in timed if _speedups(row)[BEST] < SLOWER]
+    if not slower:
+        yield f"No problem runs at less than {SLOWER} of the speed of the better of both."
+        return
     yield "| slower than the better of both | kernelwright, ms | eager | torch.compile | speedup |"
     yield f"|{' --- |' * 5}"
-    for row in sorted(rows, key=lambda it: (level(it), number(it))):
-        if row["verified"] and _speedups(row)[BEST] < SLOWER:
-            times = {it["name"]: f"{it['device_ms']:.3f}" for it in row["baselines"]}
-            least = min((it["device"] for it in row["speedups"]), key=lambda it: it["value"])
-            ours = f"{row['device_ms']:.3f}"
-            shown = [times.get(name, "-") for name in BASELINES[:2]]
-            told = f"{least['value']:.3f} [{least['low']:.3f}, {least['high']:.3f}]"
-            name = row["problem"].replace("_", " ").strip()
-            yield f"| {' | '.join([name, ours, *shown, told])} |"
+    for row in sorted(slower, key=lambda it: (level(it), number(it))):
+        times = {it["name"]: f"{it['device_ms']:.3f}" for it in row["baselines"]}
+        least = min((it["device"] for it in row["speedups"]), key=lambda it: it["value"])
+        ours = f"{row['device_ms']:.3f}"
+        shown = [times.get(name, "-") for name in BASELINES[:2]]
+        told = f"{least['value']:.3f} [{least['low']:.3f}, {least['high']:.3f}]"
+        name = row["problem"].replace("_", " ").strip()
+        yield f"| {' | '.join([name, ours, *shown, told])} |"
 
 
 def _joined(cells: Iterable[str]) -> str:
