@@ -65,9 +65,9 @@ def with_parts_of_configs(steps: Sequence[Step]) -> tuple[Step, ...]:
         if isinstance(step, Launch) and step.kernel.moments:
             kernel = step.kernel
             if kernel.makes_moments:
-                *results, own = kernel.outputs
-                can = moments_of(replace(kernel, moments=False, outputs=tuple(results)))
-                kind = own if own in can else can[0]
+                results = kernel.outputs[:-1]
+                kind = moments_of(replace(kernel, moments=False, outputs=results))
+                assert kind is not None, "the configuration makes moments"
                 kinds[step.results[-1]] = kind
                 kernel = replace(kernel, outputs=(*results, kind))
             elif step.inputs[-1] in kinds:
@@ -150,12 +150,12 @@ def _makers(own: _Columns, columns: Mapping[str, _Columns]) -> list[_Maker] | No
         return None
     if any(it.start % MOMENT_COLUMNS for it in inside):
         return None
-    # Parts that whoever else writes there can have, too.
-    which = 0 if own.is_whole else -1
-    makers = [(it, moments_of(it.launch.kernel)) for it in inside if it.launch is not None]
-    if not all(kinds for _, kinds in makers):
-        return None
-    found = [_Maker(columns=it, kind=kinds[which]) for it, kinds in makers]
+    found = []
+    for it in inside:
+        kind = None if it.launch is None else moments_of(it.launch.kernel)
+        if kind is None:
+            return None
+        found.append(_Maker(columns=it, kind=kind))
     return found if len({it.kind.shape[0] for it in found}) == 1 else None
 
 

@@ -18,11 +18,11 @@ _MOST_PARTS_JOINED = 128
 """Likewise where every block that writes results makes totals: each reads all parts."""
 
 
-def moments_of(kernel: Kernel) -> tuple[TensorType, ...]:
-    """The types of moments that a kernel can make beside its result in this configuration, with the
-    fewest parts first; none where it can make none."""
+def moments_of(kernel: Kernel) -> TensorType | None:
+    """The type of the moments that a kernel can make beside its result in this configuration; None
+    where it can make none."""
     parts = family_of(kernel).moment_parts(kernel)
-    return tuple(moments_in(it, kernel.output.shape[-1]) for it in parts)
+    return None if parts is None else moments_in(parts, kernel.output.shape[-1])
 
 
 def moments_in(parts: Dim, columns: Dim) -> TensorType:

@@ -4,9 +4,15 @@
 
 #include "vector.cuh"
 
-constexpr int MOMENT_ROWS = 16;    // of a warp
-constexpr int MOMENT_COLUMNS = 4;  // neighbours that a lane has
-constexpr int MOMENT_WORDS = 3;    // of a column: what MomentsFold<float> calls a state (folds.cuh)
+constexpr int MOMENT_ROWS = 16;       // of a warp
+constexpr int PART_MOMENT_ROWS = 64;  // of a part of a product's result: of four warps
+constexpr int MOMENT_COLUMNS = 4;     // neighbours that a lane has
+constexpr int MOMENT_WORDS = 3;  // of a column: what MomentsFold<float> calls a state (folds.cuh)
+
+// Parts that so many rows have.
+__host__ __device__ __forceinline__ int64_t moment_parts(int64_t rows) {
+  return (rows + PART_MOMENT_ROWS - 1) / PART_MOMENT_ROWS;
+}
 
 // Of a lane's columns: means, and sums of squared distances from them.
 struct LaneMoments {
@@ -48,24 +54,33 @@ moments_of_warp(int rows, const Vector<float, MOMENT_COLUMNS> (&runs)[COUNT]) {
   return moments;
 }
 
-// The part of a warp; `to`: of this lane's columns.
-template <int ACROSS, int COUNT>
-__device__ __forceinline__ void store_moments(float* to, int rows,
-                                              const Vector<float, MOMENT_COLUMNS> (&runs)[COUNT],
-                                              bool has_columns) {
-  const LaneMoments moments = moments_of_warp<ACROSS>(rows, runs);
-  if (static_cast<int>(threadIdx.x) % 32 / ACROSS > 0 || !has_columns) return;
-  const auto count = static_cast<float>(rows < MOMENT_ROWS ? rows : MOMENT_ROWS);
-  Vector<float, MOMENT_COLUMNS> words[MOMENT_WORDS];
+// Stores the moments of a part, of which `rows` rows exist, and `columns` columns: every thread of
+// `threads` those of some columns, from means[warp * pitch + column] and squares[...] of its warps.
+// `to`: of the first column.
+__device__ __forceinline__ void join_moments(float* to, int rows, int columns, const float* means,
+                                             const float* squares, int pitch, int thread,
+                                             int threads) {
+  const auto count = static_cast<float>(rows < PART_MOMENT_ROWS ? rows : PART_MOMENT_ROWS);
+  const float share = 1.0f / count;
+  for (int column = thread; column < columns; column += threads) {
+    const auto of_warps = [&](const auto& term) {
+      float sum = 0.0f;
 #pragma unroll
-  for (int c = 0; c < MOMENT_COLUMNS; ++c) {
-    const float own[MOMENT_WORDS] = {count, moments.means.element[c], moments.squares.element[c]};
-#pragma unroll
-    for (int w = 0; w < MOMENT_WORDS; ++w) {
-      const int at = c * MOMENT_WORDS + w;
-      words[at / MOMENT_COLUMNS].element[at % MOMENT_COLUMNS] = own[w];
-    }
+      for (int warp = 0; warp < PART_MOMENT_ROWS / MOMENT_ROWS; ++warp) {
+        const int there = min(max(rows - warp * MOMENT_ROWS, 0), MOMENT_ROWS);
+        const int at = warp * pitch + column;
+        if (there > 0) sum += term(static_cast<float>(there), means[at], squares[at]);
+      }
+      return sum;
+    };
+    const float mean =
+        of_warps([](float there, float own_mean, float) { return there * own_mean; }) * share;
+    const float squared = of_warps([&](float there, float own_mean, float own_squares) {
+      const float distance = own_mean - mean;
+      return own_squares + there * distance * distance;
+    });
+    to[column * MOMENT_WORDS] = count;
+    to[column * MOMENT_WORDS + 1] = mean;
+    to[column * MOMENT_WORDS + 2] = squared;
   }
-#pragma unroll
-  for (int w = 0; w < MOMENT_WORDS; ++w) store_vector(to + w * MOMENT_COLUMNS, words[w]);
 }

@@ -9,11 +9,12 @@
 #include "gemm_sm90_moments.cuh"
 #include "moments_of_columns.cuh"
 
-// A warp's part of all rows, 32 columns of it.
+// A block's part of all rows, 32 columns of it: each warp has 16 rows.
 template <class Problem>
 struct MomentUnit {
   static constexpr int ACROSS = 8, DOWN = 32 / ACROSS, COUNT = MOMENT_ROWS / DOWN;
-  static constexpr int COLUMNS = ACROSS * MOMENT_COLUMNS, THREADS = 256;
+  static constexpr int COLUMNS = ACROSS * MOMENT_COLUMNS;
+  static constexpr int WARPS = PART_MOMENT_ROWS / MOMENT_ROWS, THREADS = 32 * WARPS;
 
   __host__ __device__ static int64_t across(const Problem& problem) {
     return (problem.n + COLUMNS - 1) / COLUMNS;
@@ -22,36 +23,43 @@ struct MomentUnit {
     return problem.m * problem.batches;
   }
   static unsigned blocks(const Problem& problem) {
-    const int64_t parts = (rows(problem) + MOMENT_ROWS - 1) / MOMENT_ROWS;
-    return static_cast<unsigned>((parts * across(problem) * 32 + THREADS - 1) / THREADS);
+    return static_cast<unsigned>(moment_parts(rows(problem)) * across(problem));
   }
 
   using Runs = Vector<float, MOMENT_COLUMNS>[COUNT];
 
   // `fill` is called once, with rows, the column from which on they are wanted, which of them there
-  // are, and where they go. Those that are not there are the first: all may be read.
+  // are, and where they go. Those that are not there are some that are: all may be read.
   template <class Fill>
   __device__ __forceinline__ static void store(const Problem& problem, const Fill& fill) {
-    const int64_t unit = (blockIdx.x * int64_t{THREADS} + threadIdx.x) / 32;
-    const int64_t part = unit / across(problem), first_row = part * MOMENT_ROWS;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int64_t column = unit % across(problem) * COLUMNS + lane % ACROSS * MOMENT_COLUMNS;
-    if (first_row >= rows(problem)) return;
-    const int64_t left = rows(problem) - first_row;
-    const int there = left < MOMENT_ROWS ? static_cast<int>(left) : MOMENT_ROWS;
-    const bool has_columns = column < problem.n;
+    __shared__ __align__(16) float means[WARPS * COLUMNS], squares[WARPS * COLUMNS];
+    const int64_t part = blockIdx.x / across(problem), part_row = part * PART_MOMENT_ROWS;
+    const int64_t first_column = (blockIdx.x - part * across(problem)) * COLUMNS;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int own_column = lane % ACROSS * MOMENT_COLUMNS;
+    const int64_t column = first_column + own_column, left = rows(problem) - part_row;
+    const int there = left < PART_MOMENT_ROWS ? static_cast<int>(left) : PART_MOMENT_ROWS;
+    const bool has_column = column < problem.n;
     int64_t own_rows[COUNT];
     bool exist[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-      const int row = lane / ACROSS + i * DOWN;
-      exist[i] = row < there && has_columns;
-      own_rows[i] = first_row + (exist[i] ? row : 0);
+      const int row = warp * MOMENT_ROWS + lane / ACROSS + i * DOWN;
+      exist[i] = row < there && has_column;
+      own_rows[i] = part_row + (exist[i] ? row : 0);
     }
     Runs runs;
-    fill(own_rows, has_columns ? column : 0, exist, runs);
-    store_moments<ACROSS>(problem.moments + (part * problem.moment_pitch + column) * MOMENT_WORDS,
-                          there, runs, has_columns);
+    fill(own_rows, has_column ? column : 0, exist, runs);
+    const LaneMoments own = moments_of_warp<ACROSS>(there - warp * MOMENT_ROWS, runs);
+    if (lane < ACROSS) {
+      store_vector(means + warp * COLUMNS + own_column, own.means);
+      store_vector(squares + warp * COLUMNS + own_column, own.squares);
+    }
+    __syncthreads();
+    const int64_t columns = problem.n - first_column;
+    join_moments(problem.moments + (part * problem.moment_pitch + first_column) * MOMENT_WORDS,
+                 there, columns < COLUMNS ? static_cast<int>(columns) : COLUMNS, means, squares,
+                 COLUMNS, static_cast<int>(threadIdx.x), THREADS);
   }
 };
 
@@ -60,7 +68,7 @@ template <class Problem>
 struct MomentSumVariant {
   using Unit = MomentUnit<Problem>;
   static constexpr int THREADS = Unit::THREADS;
-  static constexpr int MIN_BLOCKS = 2;  // of a multiprocessor
+  static constexpr int MIN_BLOCKS = 4;  // of a multiprocessor
 
   void (*kernel)(Problem);
 
@@ -96,9 +104,7 @@ struct MomentVariant {
 
   // Whether the kernel that stores rows of the result from registers stores their moments.
   static bool are_stored(const Problem& problem) {
-    const bool are_parts = problem.moment_parts == moment_parts<MOMENT_ROWS>(problem) ||
-                           problem.moment_parts == moment_parts<GROUP_MOMENT_ROWS>(problem);
-    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors && are_parts;
+    return problem.batches == 1 && problem.operands[Problem::OUT].has_column_vectors;
   }
   // The kernel of a variant, and after it this one, unless that one `stores` the moments.
   template <class Variant>
@@ -115,7 +121,7 @@ struct MomentVariant {
                                 results,
                                 rows,
                                 problem.n,
-                                problem.moment_parts,
+                                moment_parts(rows),
                                 problem.moment_pitch,
                                 problem.operands[Problem::OUT].row_stride};
     return launch_moments(kernel, moments, stream);

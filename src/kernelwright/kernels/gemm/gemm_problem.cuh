@@ -65,7 +65,7 @@ struct Gemm {
   [[maybe_unused]] uint32_t* keys = nullptr;
   // Moments of the columns of each part of the rows, if anybody wants them (column_moments.cuh).
   [[maybe_unused]] float* moments = nullptr;
-  [[maybe_unused]] int64_t moment_parts = 0, moment_pitch = 0;  // states from one to the next
+  [[maybe_unused]] int64_t moment_pitch = 0;  // states from a part to the next one
 
   // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
   template <class... Tensors>

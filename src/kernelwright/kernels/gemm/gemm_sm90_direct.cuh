@@ -341,7 +341,7 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
       };
       if constexpr (ANY_COLUMN_MOMENTS) {
         if (problem.moments != nullptr) {
-          if (rows + first_row % GROUP_MOMENT_ROWS <= 0) return;
+          if (rows + first_row % PART_MOMENT_ROWS <= 0) return;
           WarpMoments<COUNT> moments;
           if (rows > 0) store(&moments);
           moments.store(problem, first_row, work.column, buffer);

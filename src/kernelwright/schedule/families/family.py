@@ -101,8 +101,8 @@ def _no_extreme(kernel: Kernel) -> None:
     return None
 
 
-def _no_parts(kernel: Kernel) -> tuple[Dim, ...]:
-    return ()
+def _no_parts(kernel: Kernel) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +147,9 @@ class Family:
     """Whether a kernel can write the extreme of each row of its result in place of the result."""
     extreme_of_rows: Callable[[Kernel], Reduction | None] = _no_extreme
     """The extreme that a kernel finds of each row of its only input; None where it does more."""
-    moment_parts: Callable[[Kernel], tuple[Dim, ...]] = _no_parts
+    moment_parts: Callable[[Kernel], Dim | None] = _no_parts
     """In how many parts of its rows a kernel can make the moments of its result's columns besides,
-    in this configuration, the fewest first; none where it makes none."""
+    in this configuration; None where it makes none."""
 
 
 def computed(node: Node, graph: Graph, machine: Machine, library: Library) -> None:

@@ -102,21 +102,24 @@ def _takes_pairs(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is Feed.PAIRED
 
 
-def _moment_rows(config: Config) -> tuple[int, ...]:
-    """Rows of the parts of which the variant can make moments of columns: where it stores rows of
-    the result, `GROUP_MOMENT_ROWS`, and `MOMENT_ROWS` as where it adds slices of K."""
+_PART_ROWS = 64
+"""`PART_MOMENT_ROWS`."""
+
+
+def _makes_moments(config: Config) -> bool:
+    """Whether the variant makes moments of columns: where it stores rows of the result, or adds
+    slices of K."""
     if not isinstance(config, TensorCoreConfig) or config.transposed:
-        return ()
-    if config.feed not in (Feed.DIRECT, Feed.TURNS):
-        return ()
-    return (64, 16) if config.slices == 1 else (16,)
+        return False
+    return config.feed in (Feed.DIRECT, Feed.TURNS)
 
 
-def _moment_parts(kernel: Kernel) -> tuple[Dim, ...]:
+def _moment_parts(kernel: Kernel) -> Dim | None:
     """The parts of a product of float32 in TF32 whose results are its sums."""
-    rows = _moment_rows(kernel.config)
-    if not rows or not kernel.is_whole or kernel.together > 1 or kernel.pairs:
-        return ()
+    if not kernel.is_whole or kernel.together > 1 or kernel.pairs:
+        return None
+    if not _makes_moments(kernel.config):
+        return None
     contract, output = kernel.anchored(Contract), kernel.output
     found = roles(contract)
     assert isinstance(found, Roles), "it has been scheduled as a product"
@@ -131,7 +134,7 @@ def _moment_parts(kernel: Kernel) -> tuple[Dim, ...]:
         and columns.is_static
         and columns.hint % MOMENT_COLUMNS == 0
     )
-    return tuple(pieces(product(output.shape[:-1]), it) for it in rows) if may else ()
+    return pieces(product(output.shape[:-1]), _PART_ROWS) if may else None
 
 
 def _takes_patches(config: Config) -> bool:
@@ -171,14 +174,7 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
         pairs=kernel.pairs,
     )
     if kernel.moments:
-        # The readers know in how many parts.
-        *rows, _ = one.output.shape
-        own, all_rows = one.outputs[-1].shape[0], product(rows)
-        return tuple(
-            entry
-            for entry in ranked
-            if own in (pieces(all_rows, it) for it in _moment_rows(entry[1]))
-        )
+        return tuple(entry for entry in ranked if _makes_moments(entry[1]))
     if kernel.together == 1:
         return ranked
     return tuple(entry for entry in ranked if _takes_several(entry[1]))

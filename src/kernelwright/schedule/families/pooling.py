@@ -59,7 +59,7 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     if not kernel.makes_moments:
         return found
     (parts, *_) = kernel.outputs[-1].shape
-    return tuple(it for it in found if parts in _moment_parts(replace(kernel, config=it)))
+    return tuple(it for it in found if _moment_parts(replace(kernel, config=it)) == parts)
 
 
 def _seconds(kernel: Kernel, machine: Machine) -> float | None:
@@ -77,16 +77,16 @@ def _seconds(kernel: Kernel, machine: Machine) -> float | None:
     return modelled.seconds
 
 
-def _moment_parts(kernel: Kernel) -> tuple[Dim, ...]:
+def _moment_parts(kernel: Kernel) -> Dim | None:
     """In how many parts a kernel makes moments of the channels of its result, which are last
     (`window_channel_moments.cuh`)."""
     config, output = kernel.configured(WindowConfig), kernel.output
     if config.way is not WindowWay.CHANNELS or output.dtype is not DType.F32:
-        return ()
+        return None
     window = kernel.anchored(PooledSource).window
     tiles = ChannelTiles(window=window, output=output, config=config)
     is_static = output.shape[-1].is_static
-    return (tiles.parts,) if is_static and tiles.has_room_for_moments else ()
+    return tiles.parts if is_static and tiles.has_room_for_moments else None
 
 
 def _cost(kernel: Kernel) -> Work:
