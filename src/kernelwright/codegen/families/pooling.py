@@ -131,7 +131,7 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         why = "Channels that are whole vectors"
         if kernel.moments:
             template, function = "ChannelMomentVariant", "window_channel_moments"
-            why += ", in as many parts"
+            why += ", moments of the parts that its blocks have"
     variant = Variant(
         suffix="Tuned",
         why=why,
