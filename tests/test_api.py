@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import kernelwright as kw
-from kernelwright import module as module_in_memory
+from kernelwright import module_text
 from kernelwright.api import OptimizeOptions, optimize_in_memory
 from kernelwright.bench.measurement import Measurement, Series, Speedup, not_measured
 from kernelwright.bench.statistics import Interval
@@ -153,7 +153,7 @@ def test_wrong_kernels_are_set_aside(case: Any, monkeypatch: pytest.MonkeyPatch)
         wrong = text.source.replace("add_1 = mul_0 + c", "add_1 = mul_0 - c")
         return replace(text, source=wrong.replace("kernelwright_Gate_", "kernelwright_Wrong_"))
 
-    monkeypatch.setattr(module_in_memory, "emit_module", emit_wrong)
+    monkeypatch.setattr(module_text, "emit_module", emit_wrong)
     with torch.no_grad(), Session() as session:
         fast = optimize_module(model, (x,), machine=H200)
         assert fast.kernelwright.set_aside.startswith("wrong results: ")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernelwright import module
+from kernelwright import module, module_text
 from kernelwright.codegen import emit_module, translation_units
 from kernelwright.codegen.cuda import kernel_unit
 from kernelwright.emulator import extension
@@ -37,7 +37,7 @@ def test_kernels_are_compiled_in_parts(cache: Path, monkeypatch: pytest.MonkeyPa
     units = tuple(translation_units(program_of(plan)))
     assert len(units) == len(plan.kernels) + 1 == 3
     heard: list[tuple[int, int]] = []
-    made = module._text_module(text.source, units, lambda *it: heard.append(it))
+    made = module_text.text_module(text.source, units, lambda *it: heard.append(it))
     library = made._library()
     assert heard == [(1, 3), (2, 3), (3, 3)]
     assert library.error_name(2).decode() == "cudaErrorMemoryAllocation"
@@ -90,12 +90,12 @@ def test_parts_are_compiled_while_the_whole_is_written(monkeypatch: pytest.Monke
     plan, begun = _plan(_Two()), queue.Queue[str]()
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: begun.put(text))
-    with module._compiled_ahead(plan, torch.device("cuda")):
+    with module_text.compiled_ahead(plan, torch.device("cuda")):
         found = [begun.get(timeout=60) for _ in range(3)]
-    assert sorted(found) == sorted(module.units_of(plan))
+    assert sorted(found) == sorted(module_text.units_of(plan))
     monkeypatch.setattr("torch.utils.cpp_extension.load_inline", extension.load_inline)
     for device in ("cuda", "cpu"):  # The first is the emulator's.
-        with module._compiled_ahead(plan, torch.device(device)):
+        with module_text.compiled_ahead(plan, torch.device(device)):
             pass
     time.sleep(0.5)
     assert begun.empty()
@@ -105,15 +105,15 @@ def test_a_text_is_written_once_for_a_plan(cache: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: None)
     model, plan, card = _Two(), _plan(_Two()), torch.device("cuda")
-    source = module._source_of(model, plan, card, lambda done, total: None)
+    source = module_text.source_of(model, plan, card, lambda done, total: None)
     assert source == emit_module("_Two", "self, x", plan).source
     (folder,) = cache.glob("built/module/*")
     assert len(list(folder.glob("*.cu"))) == len(plan.kernels) + 1
-    monkeypatch.setattr(module, "emit_module", None)
-    assert module._source_of(model, _plan(_Two()), card, lambda done, total: None) == source
+    monkeypatch.setattr(module_text, "emit_module", None)
+    assert module_text.source_of(model, _plan(_Two()), card, lambda done, total: None) == source
     shutil.rmtree(folder)  # As cleaning does.
     with pytest.raises(TypeError):
-        module._source_of(model, plan, card, lambda done, total: None)
+        module_text.source_of(model, plan, card, lambda done, total: None)
 
 
 def test_texts_of_other_plans_and_for_the_cpu_are_written(
@@ -123,7 +123,7 @@ def test_texts_of_other_plans_and_for_the_cpu_are_written(
     monkeypatch.setattr(cuda, "_compile_object", lambda text, arch: None)
     for model in (_Two(), _Chain()):
         for card in (torch.device("cuda"), torch.device("cpu")):
-            source = module._source_of(model, _plan(model), card, lambda done, total: None)
+            source = module_text.source_of(model, _plan(model), card, lambda done, total: None)
             name = type(model).__name__
             assert source == emit_module(name, "self, x", _plan(model)).source
     assert len(list(cache.glob("built/text/*"))) == 2

@@ -24,12 +24,11 @@ from kernelwright.keeping import is_contradictory, is_slower, keep_if_faster, ov
 from kernelwright.machine import Machine
 from kernelwright.module import (
     OptimizedModule,
-    arch_of_device,
     capture_in_memory,
     library_of,
     module_of_plan,
-    units_of,
 )
+from kernelwright.module_text import arch_of_device, units_of
 from kernelwright.pipeline import Keep, OptimizeOptions, Progress, Rest, Target
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.planning import Planned

@@ -10,47 +10,29 @@ children. Whatever the kernels were not made for runs in the forward that it inh
 """
 
 import copy
-import hashlib
-import importlib.util
-import inspect
-import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
-import torch.utils.cpp_extension as extensions
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from kernelwright import env
 from kernelwright.capture import capture_module
-from kernelwright.codegen import emit_module, translation_units
-from kernelwright.collecting import uncollected
 from kernelwright.errors import UsageError
 from kernelwright.graphs import Graphed
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
-from kernelwright.program import program_of
+from kernelwright.module_checks import compared
+from kernelwright.module_text import source_of, text_module
 from kernelwright.restoring import kept_buffers, kept_random_state
 from kernelwright.schedule import Library, least_cost, plan_graph
-from kernelwright.toolchain.cache import cached_build, content_key
-from kernelwright.toolchain.cuda import OnUnit, compile_together, compiled_meanwhile
-from kernelwright.toolchain.extension import prepare_extension_folder
-from kernelwright.toolchain.texts import MODULE, SOURCE, keep_text, known_text, own_code
-from kernelwright.verify.compare import compare
+from kernelwright.toolchain.cuda import OnUnit
 from kernelwright.verify.nesting import named_effects
-from kernelwright.verify.noise import Ties
-from kernelwright.verify.oracle import OracleRun, Rounded, run_oracle, run_rounded
-from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 
 Form = tuple[object, ...]
 
@@ -197,7 +179,7 @@ class OptimizedModule(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._run = _text_module(self.kernelwright.source).ModelNew.forward
+        self._run = text_module(self.kernelwright.source).ModelNew.forward
         self._has_warned = False
 
 
@@ -229,11 +211,6 @@ def optimize_module(
     return module_of_plan(model, args, keywords, tune(planned.plan), on_unit)
 
 
-def units_of(plan: Plan) -> Iterator[str]:
-    """The texts that the kernels of a module with this plan are built from, side by side."""
-    return translation_units(program_of(plan))
-
-
 def module_of_plan(
     model: nn.Module,
     args: Sequence[Any],
@@ -244,7 +221,7 @@ def module_of_plan(
     """The module that runs a plan of `model`, compared as `optimize_module` says."""
     model, keywords = plain(model), dict(kwargs)
     device = _device_of(args, keywords, plan.graph)
-    source = _source_of(model, plan, device, on_unit)
+    source = source_of(model, plan, device, on_unit)
     made = Kernels(
         source=source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
@@ -258,40 +235,6 @@ def module_of_plan(
     if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
-
-
-def _source_of(model: nn.Module, plan: Plan, device: torch.device, on_unit: OnUnit) -> str:
-    """The text of a plan's kernels. Those for a GPU are ready to be built, and on their way."""
-    name, arguments = type(model).__name__, _arguments_text(model)
-    is_built = bool(plan.kernels) and device.type == "cuda"
-    is_kept = is_built and _is_pytorchs(extensions.load_inline)
-    key = content_key(own_code(), name, arguments, repr(plan)) if is_kept else ""
-    known = known_text(key) if is_kept else None
-    if known is not None:
-        _text_module(known, on_unit=on_unit)
-        return known
-    with _compiled_ahead(plan, device) as units:
-        # First what compilers wait for: they work while the whole text is written.
-        with uncollected():
-            parts = units() if is_built else ()
-            source = emit_module(name, arguments, plan).source
-        if is_built:
-            _text_module(source, parts, on_unit)
-            _begin_pytorchs_libraries()  # Takes a while, in which units go on beginning.
-    if is_kept:
-        keep_text(key, source)
-    return source
-
-
-@contextmanager
-def _compiled_ahead(plan: Plan, device: torch.device) -> Iterator[Callable[[], tuple[str, ...]]]:
-    """The texts of a plan, for who asks. Inside, those that will run on a GPU are compiled already:
-    to write down a whole network takes seconds."""
-    if not plan.kernels or device.type != "cuda" or not _is_pytorchs(extensions.load_inline):
-        yield lambda: tuple(units_of(plan))
-        return
-    with compiled_meanwhile(partial(units_of, plan), arch_of_device()) as texts:
-        yield texts.result
 
 
 def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
@@ -311,7 +254,7 @@ def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str
 
 def library_of(module: OptimizedModule) -> Path:
     """The file of the module's compiled kernels, which have been built."""
-    return Path(_text_module(module.kernelwright.source)._library()._name)
+    return Path(text_module(module.kernelwright.source)._library()._name)
 
 
 def plain(model: nn.Module) -> nn.Module:
@@ -342,7 +285,7 @@ def _equip(model: nn.Module, made: Kernels, device: torch.device) -> OptimizedMo
     """A new module around the model's parameters, buffers and children."""
     module = _empty(type(model))
     module.__setstate__({**_with_own_tables(model.__dict__), "kernelwright": made})
-    constants = _text_module(made.source).ModelNew()
+    constants = text_module(made.source).ModelNew()
     for name, value in constants.named_buffers():
         module.register_buffer(name, value.to(device), persistent=False)
     return module
@@ -354,39 +297,6 @@ def _with_own_tables(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, **{table: copy.copy(state[table]) for table in tables}}
 
 
-def _text_module(
-    source: str, units: Sequence[str] = (), on_unit: OnUnit = lambda done, total: None
-) -> ModuleType:
-    """The text as a Python module, once for each process. It builds nothing before its first call.
-
-    It is a file in the cache, so that tracebacks show its lines. Beside it lie `units`, the same
-    kernels in parts, which are compiled side by side where they are known.
-    """
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    name = f"kernelwright_module_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-
-    def write(folder: Path) -> None:
-        (folder / SOURCE).write_text(source, encoding="utf-8")
-        for number, unit in enumerate(units):
-            (folder / f"{number}{_UNIT}").write_text(unit, encoding="utf-8")
-
-    path = cached_build(MODULE, content_key(source), write) / SOURCE
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    _build_with_our_tools(module, path, on_unit)
-    return module
-
-
-_UNIT = ".cu"
-"""How the name of a part of the kernels' text ends."""
-
-
 def _input_error(forward: Callable[..., Any]) -> type[Exception]:
     """The class of what the emitted text raises for arguments that the kernels are not made for.
 
@@ -394,71 +304,6 @@ def _input_error(forward: Callable[..., Any]) -> type[Exception]:
     """
     found: type[Exception] = forward.__globals__["InputError"]
     return found
-
-
-def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> None:
-    """Its kernels are built where we build, by the compiler that we find."""
-    build = getattr(module, "_library", None)
-    if build is None:
-        return
-    files = sorted(path.parent.glob(f"*{_UNIT}"), key=lambda unit: int(unit.stem))
-
-    def link(*, name: str, **_: Any) -> None:
-        units = [unit.read_text(encoding="utf-8") for unit in files]
-        # The text loads what it finds here, and by itself: its symbols stay its own.
-        built = compile_together(units, name, arch_of_device(), on_unit)
-        torch.ops.loaded_libraries.add(str(built))
-
-    def library() -> Any:
-        if build.cache_info().currsize:
-            return build()
-        _begin_pytorchs_libraries()
-        if files and _is_pytorchs(module.load_inline):
-            with mock.patch.object(module, "load_inline", link):
-                return build()
-        environment = prepare_extension_folder(path)
-        home = extensions.CUDA_HOME or environment.get("CUDA_HOME")
-        with env.present(environment):
-            extensions.CUDA_HOME = home
-            return build()
-
-    module._library = library  # type: ignore[attr-defined]
-
-
-def _is_pytorchs(load_inline: Callable[..., Any]) -> bool:
-    """Whether it compiles for a GPU. The emulator's takes whole texts."""
-    return load_inline.__module__ == extensions.__name__
-
-
-def arch_of_device() -> str:
-    """The architecture that kernels are compiled for on the current CUDA device: "sm_90a"."""
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
-
-
-def _begin_pytorchs_libraries() -> None:
-    """Before kernels are loaded: where cuBLAS and cuDNN began after that,
-    their first call raised std::bad_alloc (torch 2.11, CUDA 13.0, H100). Why is not known."""
-    if torch.version.cuda is None or not torch.cuda.is_available():
-        return  # The emulator has a device for PyTorch builds without CUDA, too.
-    if torch.cuda.is_current_stream_capturing():
-        return
-    with torch.no_grad():
-        one = torch.ones(1, 1, 1, device="cuda")
-        nn.functional.linear(one, one[0])
-        nn.functional.conv1d(one, one)
-
-
-def _arguments_text(model: nn.Module) -> str:
-    """What stands between the parentheses of `def forward(...)`, the module under "self"."""
-    signature = inspect.signature(type(model).forward)
-    plain = [
-        argument.replace(annotation=inspect.Parameter.empty)
-        for argument in signature.parameters.values()
-    ]
-    plain[0] = plain[0].replace(name="self")
-    text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
-    return text[1:-1]
 
 
 def _device_of(args: Sequence[Any], kwargs: Mapping[str, Any], graph: Graph) -> torch.device:
@@ -513,26 +358,6 @@ def _runs(module: OptimizedModule, args: Sequence[Any], kwargs: Mapping[str, Any
     return module.why_not(*args, **kwargs) is None
 
 
-class _Call(nn.Module):
-    """A call with keywords as one with positions only."""
-
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.model = model
-        self.names = names
-
-    def forward(self, *values: Any) -> Any:
-        split = len(values) - len(self.names)
-        return self.model(*values[:split], **dict(zip(self.names, values[split:], strict=True)))
-
-
-_SEED = 0
-
-
-class _OtherStructureError(Exception):
-    """Names of the tensors that only one of two results has."""
-
-
 def _checked(
     module: OptimizedModule,
     model: nn.Module,
@@ -541,58 +366,6 @@ def _checked(
     flops: int,
 ) -> OptimizedModule:
     """The module with a sentence for each comparison; kernels that are wrong are set aside."""
-    names, values = tuple(kwargs), [*args, *kwargs.values()]
-    try:
-        with kept_random_state():
-            compared = _comparisons(_Call(module, names), _Call(model, names), values, flops)
-            rulings = [rule(metrics, NO_LESS_ACCURATE) for metrics in compared]
-    except _OtherStructureError as error:
-        sentence = f"wrong results: one of the two has no {error}"
-        module.kernelwright = replace(module.kernelwright, set_aside=sentence)
-        return module
-    wrong = next((f"wrong results: {it.reason}" for it in rulings if not it.accepted), "")
-    module.kernelwright = replace(
-        module.kernelwright, checks=tuple(it.reason for it in rulings), set_aside=wrong
-    )
+    checks, wrong = compared(module, model, args, kwargs, flops)
+    module.kernelwright = replace(module.kernelwright, checks=checks, set_aside=wrong)
     return module
-
-
-def _comparisons(
-    ours: nn.Module, theirs: nn.Module, values: list[Any], flops: int
-) -> Iterator[ErrorMetrics]:
-    """Every tensor that a call gives or changes, against the model's own and float64."""
-    found, expected = _effects(ours, values), _effects(theirs, values)
-    oracle = run_oracle(theirs, values, seed=_SEED)
-    outputs = sum(value.numel() for name, value in expected.items() if name.startswith("output"))
-    terms = max(1.0, flops / 2 / max(1, outputs))
-
-    @cache
-    def rounded() -> Mapping[str, Tensor]:
-        run = run_rounded(theirs, values, seed=_SEED, draw=0, ties=Ties.KEPT, what=Rounded.ALL)
-        return run.tensors
-
-    def measure(name: str, value: Tensor, oracle: OracleRun) -> ErrorMetrics:
-        reference = expected[name]
-        metrics = compare(name, value, reference, oracle.tensors.get(name), oracle.note)
-        return replace(metrics, terms=terms)
-
-    if found.keys() != expected.keys():
-        raise _OtherStructureError(", ".join(sorted(found.keys() ^ expected.keys())))
-    for name, value in found.items():
-        metrics = measure(name, value, oracle)
-        refused = not rule(metrics, NO_LESS_ACCURATE).accepted
-        if refused and metrics.oracle is Oracle.FLOAT64 and name in rounded():
-            loss = measure(name, rounded()[name], oracle)
-            metrics = replace(
-                metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst
-            )
-        yield metrics
-
-
-@torch.no_grad()
-def _effects(module: nn.Module, values: list[Any]) -> dict[str, Tensor]:
-    """What a call of a copy gives, on copies of the arguments."""
-    module, values = copy.deepcopy((module, values))
-    torch.manual_seed(_SEED)
-    result = module(*values)
-    return named_effects(result, values, module.state_dict())
