@@ -19,9 +19,9 @@ class Model(nn.Module):
         dropped = (mask > 0.5) | (mask[:, :1] > 0.2)
         by_hand = scores.masked_fill(dropped, -1e9).softmax(-1) @ v
         # Windows that have masks in turns, without a softmax.
-        own = q.float().reshape(2 * BATCH, 2, *q.shape[2:])
+        own = (q.float() if q.dtype.itemsize < 4 else q).reshape(2 * BATCH, 2, *q.shape[2:])
         shift = torch.stack((mask[:, :1], -mask[:, -1:]))
-        windows = (own @ own.mT).unflatten(0, (BATCH, 2)) + shift[:, None].float() - 0.2
+        windows = (own @ own.mT).unflatten(0, (BATCH, 2)) + shift[:, None].to(own.dtype) - 0.2
         positive = windows.flatten(0, 1).relu() @ own
         return (
             causal,
