@@ -66,7 +66,7 @@ class Choices:
     pairs: frozenset[str] | None = None
     """Rows that are written as the pairs that a product reads, likewise."""
     moments: frozenset[str] | None = None
-    """Norms that begin with moments that products make, by their first results, likewise."""
+    """Norms that begin with moments of the kernels before, by their first results, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     by_place: bool | None = None

@@ -10,8 +10,8 @@ from kernelwright.schedule.naming import kernel_name
 
 def with_shared_kernels(steps: Iterable[Step]) -> Iterator[Step]:
     """The steps with named kernels: a launch has the first whose text serves it, or a new one."""
+    # Kernels with what their text depends on, which takes as long as making them.
     known: list[tuple[object, Kernel]] = []
-    """Kernels with what their text depends on, which takes as long as making them."""
     for step in steps:
         yield _shared(step, known) if isinstance(step, Launch) else step
 

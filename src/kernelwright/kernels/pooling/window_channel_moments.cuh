@@ -75,9 +75,8 @@ __device__ __forceinline__ void window_channel_moments(
     if (channel >= channels) return;
     auto state = Fold::identity();
     for (int slot = 0; slot < parameters.own; ++slot) {
-      const int begin = slot * own.groups;
-      const int place = begin * VECTOR + at;
-      state = Fold::combine(state, {counts[begin + at / VECTOR], means[place], squares[place]});
+      const int place = slot * own.groups * VECTOR + at;
+      state = Fold::combine(state, {counts[place / VECTOR], means[place], squares[place]});
     }
     float* const to = parameters.states + (own.part * parameters.pitch + channel) * MOMENT_WORDS;
     to[0] = state.count;
