@@ -18,11 +18,14 @@ from kernelwright.compiling import Compiled, compile_problem, write_candidate
 from kernelwright.giving_back import MeasureParts, with_guesses_measured
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
+from kernelwright.known_plans import Chosen, keep_plan, known_plan, plan_key
 from kernelwright.machine import H200, Machine
 from kernelwright.module import OptimizedModule, capture_in_memory
 from kernelwright.pipeline import Keep, OptimizeOptions, Target, without_slower
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.planning import Planned
+from kernelwright.toolchain.cache import cache_root
 from kernelwright.tune import parts
 from kernelwright.tune.effort import Effort, effort
 from kernelwright.tune.parts import CallTimer, Part, decided, kind_of, parts_of, sentence
@@ -208,10 +211,46 @@ def test_a_card_decides_what_the_model_is_not_sure_of() -> None:
         return {given[0].node: None, given[1].node: "measured 1 us, ours 2 us"}
 
     asked = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, measure)
-    assert sum(it.family == "gemm" for it in asked.plan.kernels) == 1
-    assert [step.why for step in asked.plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
+    plan = asked.planned.plan
+    assert sum(it.family == "gemm" for it in plan.kernels) == 1
+    assert [step.why for step in plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
+    assert asked.is_settled
     nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: {})
-    assert nothing is planned
+    assert nothing.planned is planned and not nothing.is_settled, "kernels were not ready in time"
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_plan_is_made_once_where_it_can_be_no_other(
+    net: Net, arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Plan] = []
+
+    def planned(*request: Any) -> Planned:
+        found = plan_graph(*request)
+        made.append(found.plan)
+        return found
+
+    monkeypatch.setattr(making, "plan_graph", planned)
+    first, _ = _optimized(net, arguments, [1.3], [])
+    again, _ = _optimized(net, arguments, [1.3], [])
+    assert len(made) == 1 and again.kernelwright == first.kernelwright
+    _optimized(net, tuple(it[:4] for it in arguments), [1.3], [])
+    assert len(made) == 2, "other arguments"
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_plan_is_found_as_it_was_kept(captured: Graph) -> None:
+    planned = plan_graph(captured, H200)
+    chosen = Chosen(plan=planned.plan, choices=planned.choices)
+    key = plan_key(captured, H200, Library.WHERE_FASTER, is_measured=True)
+    assert known_plan(key) is None
+    keep_plan(key, chosen)
+    assert known_plan(key) == chosen
+    for library, is_measured in ((Library.NEVER, True), (Library.WHERE_FASTER, False)):
+        assert known_plan(plan_key(captured, H200, library, is_measured=is_measured)) is None
+    for file in cache_root().glob("built/plan/*/*"):
+        file.write_bytes(file.read_bytes()[:99])
+    assert known_plan(key) is None, "half of a file"
 
 
 def test_a_module_is_tuned_for_as_long_as_it_is_asked_for(

@@ -17,7 +17,7 @@ from side_by_side import Keep, Task
 from stopwatch import Card, device_ms, kernel_ms, peak_bytes, wall_ms
 from torch import nn
 
-from kernelwright import api, module
+from kernelwright import api, module, module_text
 from kernelwright.module import OptimizedModule
 from kernelwright.pipeline import OptimizeOptions
 from kernelwright.tune.effort import effort
@@ -105,7 +105,7 @@ def _parts(card: Card, fast: OptimizedModule, given: Any, captured: Any, keep: K
 @contextmanager
 def _in_turns(card: Card, stages: dict[str, float], began: float) -> Iterator[None]:
     """Inside, what optimizing runs is alone on the card, and what it builds leaves it to others."""
-    together = module.compile_together
+    together = module_text.compile_together
 
     def build(*arguments: Any) -> Any:
         stages["build"] = round(time.monotonic() - began - card.waited, 2)
@@ -122,7 +122,7 @@ def _in_turns(card: Card, stages: dict[str, float], began: float) -> Iterator[No
         return called
 
     with (
-        mock.patch.object(module, "compile_together", build),
+        mock.patch.object(module_text, "compile_together", build),
         mock.patch.object(module, "_runs", alone(module._runs)),
         mock.patch.object(module, "_checked", alone(module._checked)),
     ):

@@ -1,7 +1,7 @@
 """Kernels that a card finds slower than the calls they replace, which go back to PyTorch.
 
-planned = with_guesses_measured(planned, captured, machine, library, seconds)
-better = without_slower_parts(planned, captured, machine, library, measure)
+asked = with_guesses_measured(planned, captured, machine, library, measure)
+better = without_slower_parts(choices, plan, captured, machine, library, measure)
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,29 +42,28 @@ MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
 class Better:
     """A plan without the parts that are slower than the calls they replace."""
 
-    planned: Planned
+    planned: Planned | None
+    """None where nothing went back."""
     kept: str
     """What was kept and why, in one line."""
-    is_other: bool
-    """Whether anything went back."""
 
 
 def without_slower_parts(
-    planned: Planned,
+    choices: Choices,
     plan: Plan,
     captured: Graph,
     machine: Machine,
     library: Library,
     measure: MeasureParts,
 ) -> Better:
-    """The plan that a card prefers to `plan`, which is `planned`'s in tuned configurations."""
+    """The plan that a card prefers to `plan`, which was made with these choices."""
     parts = parts_of(plan, captured, machine)
     measured = measure(parts, captured)
-    is_other = any(why is not None for why in measured.values())
-    if is_other:
+    planned = None
+    if any(why is not None for why in measured.values()):
         # All of what was measured counts: without its neighbours a kernel may be modelled slower.
-        planned = plan_graph(captured, machine, library, _with(planned.choices, measured))
-    return Better(planned=planned, kept=sentence(parts, measured), is_other=is_other)
+        planned = plan_graph(captured, machine, library, _with(choices, measured))
+    return Better(planned=planned, kept=sentence(parts, measured))
 
 
 def measure_built(library: Path, device: torch.device) -> MeasureParts:
@@ -110,28 +109,38 @@ def _alone(device: torch.device) -> Iterator[None]:
 # --- What the model does not know --------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A plan in which a card decided what the model was not sure of."""
+
+    planned: Planned
+    is_settled: bool
+    """Whether the card was asked all of it: another time could bring nothing else."""
+
+
 def with_guesses_measured(
     planned: Planned,
     captured: Graph,
     machine: Machine,
     library: Library,
     measure: Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]],
-) -> Planned:
+) -> Asked:
     """The plan where each call that the model was not sure enough of is ours if a card says so."""
     reasons = dict(planned.choices.left)
     if planned.choices.convolutions is not None:
         reasons |= planned.choices.convolutions.left
     guesses = {name: None for name, why in reasons.items() if why is not None and is_guess(why)}
     if not guesses or library is Library.NEVER:
-        return planned
+        return Asked(planned=planned, is_settled=True)
     tried = plan_graph(captured, machine, library, _with(planned.choices, guesses)).plan
     parts = [it for it in parts_of(tried, captured, machine) if it.node in guesses]
     measured = measure(tried, parts, captured)
-    if all(measured.get(name) is not None for name in guesses if name in measured):
-        return planned
-    # What was not measured stays where the model had it.
-    known = {name: measured.get(name, reasons[name]) for name in guesses}
-    return plan_graph(captured, machine, library, _with(planned.choices, known))
+    is_settled = all(part.node in measured for part in parts)
+    if any(why is None for why in measured.values()):
+        # What was not measured stays where the model had it.
+        known = {name: measured.get(name, reasons[name]) for name in guesses}
+        planned = plan_graph(captured, machine, library, _with(planned.choices, known))
+    return Asked(planned=planned, is_settled=is_settled)
 
 
 def measure_alone(

@@ -12,6 +12,7 @@ from kernelwright import pipeline
 from kernelwright.bench.measurement import Measurement, not_measured
 from kernelwright.compiling import demand_nothing_left
 from kernelwright.giving_back import (
+    Asked,
     MeasureParts,
     measure_alone,
     measure_built,
@@ -21,6 +22,7 @@ from kernelwright.giving_back import (
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.keeping import is_contradictory, is_slower, keep_if_faster, over_rounds
+from kernelwright.known_plans import Chosen, keep_plan, known_plan, plan_key
 from kernelwright.machine import Machine
 from kernelwright.module import (
     OptimizedModule,
@@ -31,7 +33,7 @@ from kernelwright.module import (
 from kernelwright.module_text import arch_of_device, units_of
 from kernelwright.pipeline import Keep, OptimizeOptions, Progress, Rest, Target
 from kernelwright.schedule import plan_graph
-from kernelwright.schedule.planning import Planned
+from kernelwright.schedule.planning import Choices, Planned
 from kernelwright.toolchain.cuda import compiled_meanwhile
 from kernelwright.verify.verification import Event
 
@@ -59,14 +61,11 @@ class Maker:
 
     def made(self) -> OptimizedModule:
         """The module with kernels; those that do not make it faster are set aside."""
-        library = self.options.library_to_use()
         captured = capture_in_memory(self.model, self.args, self.kwargs)
-        planned = plan_graph(captured, self.machine, library)
+        chosen = self._chosen(captured)
         if self.options.rest is Rest.REFUSED:
-            demand_nothing_left(planned.plan)
-        if self._can_measure(planned.plan):
-            planned = self._with_guesses_measured(planned, captured)
-        plan = self._tuned(planned.plan)
+            demand_nothing_left(chosen.plan)
+        plan = self._tuned(chosen.plan)
         fast = self._built(plan)
         if fast.kernelwright.set_aside or self.options.keep is Keep.ALL:
             return fast
@@ -74,23 +73,40 @@ class Maker:
         fast = keep_if_faster(fast, measured)
         can_measure = self.measure is not None or self.options.target is Target.CUDA
         if is_slower(measured) and can_measure and self.options.rest is not Rest.REFUSED:
-            return self._mended(fast, planned, plan, captured)
+            return self._mended(fast, chosen.choices, plan, captured)
         return fast
 
+    def _chosen(self, captured: Graph) -> Chosen:
+        """The plan before tuning; one that was made before, where it can be no other."""
+        can_measure = self._can_measure()
+        library = self.options.library_to_use()
+        key = plan_key(captured, self.machine, library, is_measured=can_measure)
+        known = known_plan(key)
+        if known is not None:
+            return known
+        self._say("plan", "kernels")
+        asked = Asked(planned=plan_graph(captured, self.machine, library), is_settled=True)
+        if can_measure and asked.planned.plan.kernels:
+            asked = self._with_guesses_measured(asked.planned, captured)
+        chosen = Chosen(plan=asked.planned.plan, choices=asked.planned.choices)
+        if asked.is_settled:
+            keep_plan(key, chosen)
+        return chosen
+
     def _mended(
-        self, slow: OptimizedModule, planned: Planned, plan: Plan, captured: Graph
+        self, slow: OptimizedModule, choices: Choices, plan: Plan, captured: Graph
     ) -> OptimizedModule:
         """The module without kernels that are slower than the calls they replace, if it is faster
         than the model's own forward; else `slow`, which is set aside."""
         self._say("compare", "kernels with the calls that they replace")
         measure = self.measure or _on_card
         better = without_slower_parts(
-            *(planned, plan, captured, self.machine),
+            *(choices, plan, captured, self.machine),
             self.options.library_to_use(),
             measure(slow),
         )
         slow.kernelwright = replace(slow.kernelwright, kept=better.kept)
-        if not better.is_other or not better.planned.plan.kernels:
+        if better.planned is None or not better.planned.plan.kernels:
             return slow
         fast = self._built(self._tuned(better.planned.plan))
         if fast.kernelwright.set_aside:
@@ -98,7 +114,7 @@ class Maker:
         fast.kernelwright = replace(fast.kernelwright, kept=better.kept)
         return keep_if_faster(fast, self._timed(fast))
 
-    def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Planned:
+    def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Asked:
         self._say("compare", "calls that the model is not sure of")
         alone = measure_alone(self.options.effort.guess_seconds, _device())
         library = self.options.library_to_use()
@@ -111,14 +127,13 @@ class Maker:
         try:
             return with_guesses_measured(planned, captured, self.machine, library, measure)
         except KeyboardInterrupt:  # As while kernels are tuned.
-            return planned
+            return Asked(planned=planned, is_settled=False)
 
-    def _can_measure(self, plan: Plan) -> bool:
-        options = self.options
-        return options.target is not Target.CPU and bool(options.effort.variants and plan.kernels)
+    def _can_measure(self) -> bool:
+        return self.options.target is not Target.CPU and bool(self.options.effort.variants)
 
     def _tuned(self, plan: Plan) -> Plan:
-        if not self._can_measure(plan):
+        if not self._can_measure() or not plan.kernels:
             return plan
         options = self.options
         return pipeline.tuned_plan(

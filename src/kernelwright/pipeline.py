@@ -91,11 +91,11 @@ def without_slower(
     if measure is None:
         measure = measure_tuned(compiled.plan, compiled.machine, _device())
     better = without_slower_parts(
-        *(compiled.planned, compiled.plan, compiled.captured, compiled.machine),
+        *(compiled.planned.choices, compiled.plan, compiled.captured, compiled.machine),
         compiled.library,
         measure,
     )
-    if not better.is_other:
+    if better.planned is None:
         return compiled, ""
     if not better.planned.plan.kernels:
         return (
@@ -276,10 +276,10 @@ def _mended(
     if options.rest is Rest.REFUSED:
         return tuned(compiled, options.effort, seconds, progress), ""
     measure = measure_alone(options.effort.guess_seconds, _device())
-    planned = with_guesses_measured(
+    asked = with_guesses_measured(
         *(compiled.planned, compiled.captured, compiled.machine, compiled.library), measure
     )
-    compiled = tuned(_replanned(compiled, planned), options.effort, seconds, progress)
+    compiled = tuned(_replanned(compiled, asked.planned), options.effort, seconds, progress)
     better, kept = without_slower(compiled, progress)
     if better is not compiled:
         better = tuned(better, options.effort, _AGAIN_SECONDS, progress)

@@ -18,12 +18,14 @@ from torch import nn
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.export import Dim, ExportedProgram, export
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.utils import _traceback
 
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
+from kernelwright.capture.contiguity import contiguity_by_sight
 from kernelwright.capture.errors import CaptureError, SymbolicWorkError, TraceError
 from kernelwright.capture.functional import functional
 from kernelwright.capture.nested import no_nested_tensors
@@ -39,6 +41,9 @@ _ENTER_OPERATORS = "_materialize_cpp_cia_ops"
 """In torch._export.utils of releases that have it: gives torch.ops all operators that C++ has."""
 _FRAMES = "_extract_symbolized_tb"
 """In torch.utils._traceback: makes the frames of an operator's call, with their source lines."""
+_DESCRIBE = "_extract_tensor_metadata"
+"""In torch.fx.experimental.proxy_tensor: says of each result once more what it is, and in which
+memory formats it is contiguous."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,7 @@ def trace(
             kept_quiet(),
             _swift(mode),
             known_shapes(),
+            contiguity_by_sight(),
             no_nested_tensors(),
             without_lifted_tensors(),
             _keywords_with_names(module, kwargs),
@@ -240,7 +246,8 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
     tenth of the time. An eighth is to enter all operators that C++ has registered into torch.ops,
     which is done for each namespace of torch.ops again. A fifth, where maps are cut into windows,
     is to simplify a few quotients of sizes with sympy, each in several layers. A twentieth is to
-    read the source lines of all frames around every operator.
+    read the source lines of all frames around every operator. Half, where sizes are sums of many
+    others, is to ask in which memory formats each result is contiguous, which nobody reads.
     """
     from torch._dynamo import config as dynamo_config  # most of a second
     from torch._export import utils as export_utils
@@ -253,8 +260,11 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
             enter_operators()
             stack.enter_context(patch.object(export_utils, _ENTER_OPERATORS, _nothing))
         stack.enter_context(patch.object(sympy, "simplify", _once(sympy.simplify)))
+        stack.enter_context(patch.object(sympy.Expr, "is_number", _known_numbers()))
         if hasattr(_traceback, _FRAMES):
             stack.enter_context(patch.object(_traceback, _FRAMES, _frames_without_lines))
+        if hasattr(proxy_tensor, _DESCRIBE):
+            stack.enter_context(patch.object(proxy_tensor, _DESCRIBE, _nothing))
         yield
 
 
@@ -275,6 +285,8 @@ def _once(simplify: Callable[..., Any]) -> Callable[..., Any]:
     def simplified(expr: Any, *options: Any, **more: Any) -> Any:
         if options or more or not isinstance(expr, sympy.Expr):
             return simplify(expr, *options, **more)
+        if not any(power.exp.is_negative for power in expr.atoms(sympy.Pow)):
+            return expr
         if expr not in known:
             known[expr] = simplify(expr)
         return known[expr]
@@ -282,8 +294,22 @@ def _once(simplify: Callable[..., Any]) -> Callable[..., Any]:
     return simplified
 
 
-def _nothing() -> None:
-    """What was done before."""
+def _known_numbers() -> property:
+    """`sympy.Expr.is_number`, which looks for symbols in all of an expression, asked of each once:
+    PyTorch asks in each step of arithmetic on sizes."""
+    known: dict[sympy.Expr, bool] = {}
+    look = sympy.Expr.is_number.fget
+
+    def is_number(expr: sympy.Expr) -> bool:
+        if expr not in known:
+            known[expr] = look(expr)
+        return known[expr]
+
+    return property(is_number)
+
+
+def _nothing(*_: Any) -> None:
+    """What nobody needs, or what was done before."""
 
 
 @contextmanager
