@@ -1,4 +1,4 @@
-"""One module in one way, in a process: ours, eager or torch.compile.
+"""One module in one way, in a process: ours, eager or torch.compile, or only to optimize it.
 
 Whoever compiles leaves the card to others: the time until a module can be called is taken by the
 wall clock, less what was waited for the card, beside others that compile.
@@ -41,6 +41,21 @@ def measure(task: Task, keep: Keep) -> None:
 
 
 def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
+    fast, args, kwargs = _optimized(card, made, facts, keep), *made[1:]
+    found = fast.kernelwright
+    _costs(card, lambda: fast(*args, **kwargs), keep)
+    if found.set_aside and found.kernels:
+        fast.kernelwright = replace(found, set_aside="")
+    with card.alone():
+        keep(kernels_ms=kernel_ms(card, lambda: fast(*args, **kwargs)))
+
+
+def _only_optimized(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
+    _optimized(card, made, facts, keep)
+
+
+def _optimized(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> OptimizedModule:
+    """The module with kernels; how long that took, and what it says of itself, are kept."""
     model, args, kwargs = made
     began = time.monotonic()
     stages: dict[str, float] = {}
@@ -79,11 +94,7 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
         kept=found.kept,
         verified=bool(found.checks) and not found.set_aside.startswith("wrong"),
     )
-    _costs(card, lambda: fast(*args, **kwargs), keep)
-    if found.set_aside and found.kernels:
-        fast.kernelwright = replace(found, set_aside="")
-    with card.alone():
-        keep(kernels_ms=kernel_ms(card, lambda: fast(*args, **kwargs)))
+    return fast
 
 
 def _parts(card: Card, fast: OptimizedModule, given: Any, captured: Any, keep: Keep) -> Any:
@@ -184,4 +195,5 @@ WAYS: dict[str, Callable[[Card, Made, dict[str, Any], Keep], None]] = {
     "eager": _eager,
     "torch.compile": _compiled,
     "max-autotune": _compiled,
+    "optimize": _only_optimized,
 }

@@ -5,7 +5,7 @@ better = without_slower_parts(choices, plan, captured, machine, library, measure
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -144,27 +144,33 @@ def with_guesses_measured(
 
 
 def measure_alone(
-    seconds: float, device: torch.device
+    seconds: float,
+    device: torch.device,
+    meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]]:
-    """Parts whose kernels are compiled for it, as many as get ready within so many seconds."""
+    """Parts whose kernels are compiled for it, as many as get ready within so many seconds.
+
+    What is done in the block `meanwhile` begins when these kernels are written.
+    """
 
     def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
         names = list(dict.fromkeys(part.kernel.name for part in parts))
         texts = [kernel_unit(plan, name) for name in names]
         timers: dict[str, Seconds] = {}
-        for index, made in compile_libraries(texts, seconds):
-            if isinstance(made, Path):
-                timers[names[index]] = LaunchTimer(made, device)
-        ready = [part for part in parts if part.kernel.name in timers]
-        with _alone(device):
-            return decided(
-                ready, lambda part: timers[part.kernel.name](part), CallTimer(captured, device)
-            )
+        with meanwhile():
+            for index, made in compile_libraries(texts, seconds):
+                if isinstance(made, Path):
+                    timers[names[index]] = LaunchTimer(made, device)
+            ready = [part for part in parts if part.kernel.name in timers]
+            with _alone(device):
+                return decided(
+                    ready, lambda part: timers[part.kernel.name](part), CallTimer(captured, device)
+                )
 
     return measure
 
 
 def _with(choices: Choices, measured: Mapping[str, str | None]) -> Choices:
-    """What a card has said so far and now; all else is open."""
+    """What a card has said so far and now, for this order of memory; all else is open."""
     together = MappingProxyType({**choices.measured, **measured})
-    return Choices(loops=choices.loops, measured=together)
+    return Choices(loops=choices.loops, by_place=choices.by_place, measured=together)

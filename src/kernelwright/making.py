@@ -1,6 +1,7 @@
 """A module in memory from capture to kernels: planned, tuned, built, timed, and mended by parts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -116,14 +117,13 @@ class Maker:
 
     def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Asked:
         self._say("compare", "calls that the model is not sure of")
-        alone = measure_alone(self.options.effort.guess_seconds, _device())
-        library = self.options.library_to_use()
 
-        def measure(*guesses: Any) -> Mapping[str, str | None]:
+        def meanwhile() -> AbstractContextManager[object]:
             # Most of the plan stays as it is, whatever is found.
-            with compiled_meanwhile(partial(units_of, planned.plan), arch_of_device()):
-                return alone(*guesses)
+            return compiled_meanwhile(partial(units_of, planned.plan), arch_of_device())
 
+        measure = measure_alone(self.options.effort.guess_seconds, _device(), meanwhile)
+        library = self.options.library_to_use()
         try:
             return with_guesses_measured(planned, captured, self.machine, library, measure)
         except KeyboardInterrupt:  # As while kernels are tuned.
