@@ -40,7 +40,7 @@ def main() -> None:
         seconds=options.seconds,
         processes=processes,
         longest=options.longest,
-        preload=("module_parts.measuring",),
+        preload=("module_parts.packages",),
     )
     for record in run_tasks(tasks, measure, limits):
         print(_line(record), flush=True)

@@ -15,7 +15,7 @@ from kernelwright.api import optimize_in_memory
 from kernelwright.bench.measurement import Interval, Measurement, Series, Speedup, not_measured
 from kernelwright.bench.timing import Samples
 from kernelwright.compiling import Compiled, compile_problem, write_candidate
-from kernelwright.giving_back import MeasureParts, with_guesses_measured
+from kernelwright.giving_back import Answer, MeasureParts, with_guesses_measured
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.known_plans import Chosen, keep_plan, known_plan, plan_key
@@ -206,17 +206,19 @@ def test_a_card_decides_what_the_model_is_not_sure_of() -> None:
     reasons = [step.why for step in planned.plan.left_to_pytorch]
     assert len(reasons) == 2 and all("not sure enough" in it for it in reasons)
 
-    def measure(plan: Plan, given: Sequence[Part], graph: Graph) -> Mapping[str, str | None]:
+    def measure(plan: Plan, given: Sequence[Part], graph: Graph) -> Answer:
         assert len(given) == 2
-        return {given[0].node: None, given[1].node: "measured 1 us, ours 2 us"}
+        measured = {given[0].node: None, given[1].node: "measured 1 us, ours 2 us"}
+        return Answer(measured=measured, is_whole=True)
 
     asked = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, measure)
     plan = asked.planned.plan
     assert sum(it.family == "gemm" for it in plan.kernels) == 1
     assert [step.why for step in plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
     assert asked.is_settled
-    nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: {})
-    assert nothing.planned is planned and not nothing.is_settled, "kernels were not ready in time"
+    late = Answer(measured={}, is_whole=False)
+    nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: late)
+    assert nothing.planned is planned and not nothing.is_settled
 
 
 @pytest.mark.usefixtures("cache")

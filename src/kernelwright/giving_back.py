@@ -13,6 +13,7 @@ from types import MappingProxyType
 import torch
 
 from kernelwright.codegen import kernel_unit
+from kernelwright.errors import KernelwrightError
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
@@ -26,7 +27,6 @@ from kernelwright.tune.parts import (
     CallTimer,
     LaunchTimer,
     Part,
-    Seconds,
     decided,
     parts_of,
     sentence,
@@ -115,7 +115,17 @@ class Asked:
 
     planned: Planned
     is_settled: bool
-    """Whether the card was asked all of it: another time could bring nothing else."""
+    """Whether another time could bring nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a card says of parts of a plan."""
+
+    measured: Mapping[str, str | None]
+    """For `Choices.measured`; without parts of which one side does not run alone."""
+    is_whole: bool
+    """Whether all kernels were compiled in time."""
 
 
 def with_guesses_measured(
@@ -123,7 +133,7 @@ def with_guesses_measured(
     captured: Graph,
     machine: Machine,
     library: Library,
-    measure: Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]],
+    measure: Callable[[Plan, Sequence[Part], Graph], Answer],
 ) -> Asked:
     """The plan where each call that the model was not sure enough of is ours if a card says so."""
     reasons = dict(planned.choices.left)
@@ -134,38 +144,41 @@ def with_guesses_measured(
         return Asked(planned=planned, is_settled=True)
     tried = plan_graph(captured, machine, library, _with(planned.choices, guesses)).plan
     parts = [it for it in parts_of(tried, captured, machine) if it.node in guesses]
-    measured = measure(tried, parts, captured)
-    is_settled = all(part.node in measured for part in parts)
+    answer = measure(tried, parts, captured)
+    measured = answer.measured
     if any(why is None for why in measured.values()):
         # What was not measured stays where the model had it.
         known = {name: measured.get(name, reasons[name]) for name in guesses}
         planned = plan_graph(captured, machine, library, _with(planned.choices, known))
-    return Asked(planned=planned, is_settled=is_settled)
+    return Asked(planned=planned, is_settled=answer.is_whole)
 
 
 def measure_alone(
     seconds: float,
     device: torch.device,
     meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext,
-) -> Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]]:
+) -> Callable[[Plan, Sequence[Part], Graph], Answer]:
     """Parts whose kernels are compiled for it, as many as get ready within so many seconds.
 
     What is done in the block `meanwhile` begins when these kernels are written.
     """
 
-    def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
+    def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Answer:
         names = list(dict.fromkeys(part.kernel.name for part in parts))
         texts = [kernel_unit(plan, name) for name in names]
-        timers: dict[str, Seconds] = {}
+        made: dict[str, Path | KernelwrightError] = {}
         with meanwhile():
-            for index, made in compile_libraries(texts, seconds):
-                if isinstance(made, Path):
-                    timers[names[index]] = LaunchTimer(made, device)
+            for index, outcome in compile_libraries(texts, seconds):
+                made[names[index]] = outcome
+            timers = {
+                name: LaunchTimer(it, device) for name, it in made.items() if isinstance(it, Path)
+            }
             ready = [part for part in parts if part.kernel.name in timers]
             with _alone(device):
-                return decided(
+                measured = decided(
                     ready, lambda part: timers[part.kernel.name](part), CallTimer(captured, device)
                 )
+        return Answer(measured=measured, is_whole=len(made) == len(names))
 
     return measure
 

@@ -8,7 +8,7 @@ activations it takes apart to find that the result is as large as the argument, 
 time that it takes to trace a deep network.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._prims_common import get_computation_dtype
 from torch._subclasses.fake_impls import get_fast_op_impls
+from torch.fx.experimental.symbolic_shapes import sym_eq
 
 
 def _shapes(
@@ -77,6 +78,29 @@ def _shapes_of_functional_norm(
     return (*results, torch.empty_like(mean), torch.empty_like(variance))
 
 
+def _shapes_of_layer_norm(
+    input: torch.Tensor,
+    normalized: Sequence[int],
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+) -> tuple[torch.Tensor, ...]:
+    """Empty results: the normalized input and what backward needs, two numbers for each row."""
+    kept, shape = input.ndim - len(normalized), tuple(normalized)
+    operands = {"input": input.shape[max(kept, 0) :]}
+    operands |= {
+        name: it.shape for name, it in (("weight", weight), ("bias", bias)) if it is not None
+    }
+    for name, found in operands.items():
+        # This holds open sizes at the numbers that the module has.
+        message = f"layer_norm over {shape}: {name} has {tuple(found)}"
+        torch._check(sym_eq(found, shape), lambda text=message: text)  # type: ignore[no-untyped-call]
+    is_rounded = input.device.type == "cpu"
+    dtype = input.dtype if is_rounded else get_computation_dtype(input.dtype)
+    mean = input.new_empty((*input.shape[:kept], *(1 for _ in shape)), dtype=dtype)
+    return (input.new_empty(input.shape), mean, torch.empty_like(mean))
+
+
 @contextmanager
 def known_shapes() -> Iterator[None]:
     """While it lasts, tracing takes the results of these operators from here."""
@@ -89,6 +113,7 @@ def known_shapes() -> Iterator[None]:
     shapes |= {
         aten._native_batch_norm_legit.default: _shapes_of_norm,
         aten._native_batch_norm_legit_functional.default: _shapes_of_functional_norm,
+        aten.native_layer_norm.default: _shapes_of_layer_norm,
         aten.relu.default: _same,
         aten.hardtanh.default: _same,
     }

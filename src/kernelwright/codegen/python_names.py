@@ -42,9 +42,9 @@ class Values:
         plan = program.plan
         self._plan = plan
         self._graph: Graph = plan.graph
-        # What a kernel makes for another alone has no node.
-        launches = (step for step in plan.steps if isinstance(step, Launch))
-        self._text: dict[str, str] = {name: name for step in launches for name in step.results}
+        # What kernels make for another alone has no node, nor has memory that several write to.
+        made = (it.results if isinstance(it, Launch) else (it.result,) for it in plan.steps)
+        self._text: dict[str, str] = {name: name for names in made for name in names}
         self._text |= {node.name: _leaf_text(node) for node in plan.graph.nodes}
         self._launched = _reaching_launches(plan)
         self._modules = _module_names(plan.graph, self._launched)

@@ -82,8 +82,10 @@ class Frame:
 
 
 def _read_before(piece: Piece) -> frozenset[str]:
-    """What is read when everything before a piece has run."""
-    return piece.read_later.union(*map(reads, piece.steps))
+    """What is read when everything before a piece has run, and what is written into: memory for a
+    result may be there before."""
+    written = (step.results for step in piece.steps if isinstance(step, Launch))
+    return piece.read_later.union(*map(reads, piece.steps), *written)
 
 
 @dataclass(slots=True)
