@@ -15,7 +15,7 @@ from kernelwright.api import optimize_in_memory
 from kernelwright.bench.measurement import Interval, Measurement, Series, Speedup, not_measured
 from kernelwright.bench.timing import Samples
 from kernelwright.compiling import Compiled, compile_problem, write_candidate
-from kernelwright.giving_back import Answer, MeasureParts, with_guesses_measured
+from kernelwright.giving_back import MeasureParts, with_guesses_measured
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.known_plans import Chosen, keep_plan, known_plan, plan_key
@@ -206,23 +206,19 @@ def test_a_card_decides_what_the_model_is_not_sure_of() -> None:
     reasons = [step.why for step in planned.plan.left_to_pytorch]
     assert len(reasons) == 2 and all("not sure enough" in it for it in reasons)
 
-    def measure(plan: Plan, given: Sequence[Part], graph: Graph) -> Answer:
+    def measure(plan: Plan, given: Sequence[Part], graph: Graph) -> Mapping[str, str | None]:
         assert len(given) == 2
-        measured = {given[0].node: None, given[1].node: "measured 1 us, ours 2 us"}
-        return Answer(measured=measured, is_whole=True)
+        return {given[0].node: None, given[1].node: "measured 1 us, ours 2 us"}
 
     asked = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, measure)
-    plan = asked.planned.plan
-    assert sum(it.family == "gemm" for it in plan.kernels) == 1
-    assert [step.why for step in plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
-    assert asked.is_settled
-    late = Answer(measured={}, is_whole=False)
-    nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: late)
-    assert nothing.planned is planned and not nothing.is_settled
+    assert sum(it.family == "gemm" for it in asked.plan.kernels) == 1
+    assert [step.why for step in asked.plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
+    nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: {})
+    assert nothing is planned
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_plan_is_made_once_where_it_can_be_no_other(
+def test_a_module_is_planned_once(
     net: Net, arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Plan] = []
@@ -244,12 +240,12 @@ def test_a_plan_is_made_once_where_it_can_be_no_other(
 def test_a_plan_is_found_as_it_was_kept(captured: Graph) -> None:
     planned = plan_graph(captured, H200)
     chosen = Chosen(plan=planned.plan, choices=planned.choices)
-    key = plan_key(captured, H200, Library.WHERE_FASTER, is_measured=True)
+    key = plan_key(captured, H200, Library.WHERE_FASTER, 8.0)
     assert known_plan(key) is None
     keep_plan(key, chosen)
     assert known_plan(key) == chosen
-    for library, is_measured in ((Library.NEVER, True), (Library.WHERE_FASTER, False)):
-        assert known_plan(plan_key(captured, H200, library, is_measured=is_measured)) is None
+    for library, seconds in ((Library.NEVER, 8.0), (Library.WHERE_FASTER, 60.0)):
+        assert known_plan(plan_key(captured, H200, library, seconds)) is None
     for file in cache_root().glob("built/plan/*/*"):
         file.write_bytes(file.read_bytes()[:99])
     assert known_plan(key) is None, "half of a file"

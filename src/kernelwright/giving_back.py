@@ -1,6 +1,6 @@
 """Kernels that a card finds slower than the calls they replace, which go back to PyTorch.
 
-asked = with_guesses_measured(planned, captured, machine, library, measure)
+planned = with_guesses_measured(planned, captured, machine, library, measure)
 better = without_slower_parts(choices, plan, captured, machine, library, measure)
 """
 
@@ -13,7 +13,6 @@ from types import MappingProxyType
 import torch
 
 from kernelwright.codegen import kernel_unit
-from kernelwright.errors import KernelwrightError
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
@@ -36,6 +35,8 @@ from kernelwright.worker.card.lease import Lease
 
 MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
 """What a card says of parts of the plan of a captured graph, for `Choices.measured`."""
+MeasurePlanned = Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]]
+"""The same of parts of a plan whose kernels are not built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,76 +110,53 @@ def _alone(device: torch.device) -> Iterator[None]:
 # --- What the model does not know --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A plan in which a card decided what the model was not sure of."""
-
-    planned: Planned
-    is_settled: bool
-    """Whether another time could bring nothing else."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a card says of parts of a plan."""
-
-    measured: Mapping[str, str | None]
-    """For `Choices.measured`; without parts of which one side does not run alone."""
-    is_whole: bool
-    """Whether all kernels were compiled in time."""
-
-
 def with_guesses_measured(
     planned: Planned,
     captured: Graph,
     machine: Machine,
     library: Library,
-    measure: Callable[[Plan, Sequence[Part], Graph], Answer],
-) -> Asked:
+    measure: MeasurePlanned,
+) -> Planned:
     """The plan where each call that the model was not sure enough of is ours if a card says so."""
     reasons = dict(planned.choices.left)
     if planned.choices.convolutions is not None:
         reasons |= planned.choices.convolutions.left
     guesses = {name: None for name, why in reasons.items() if why is not None and is_guess(why)}
     if not guesses or library is Library.NEVER:
-        return Asked(planned=planned, is_settled=True)
+        return planned
     tried = plan_graph(captured, machine, library, _with(planned.choices, guesses)).plan
     parts = [it for it in parts_of(tried, captured, machine) if it.node in guesses]
-    answer = measure(tried, parts, captured)
-    measured = answer.measured
-    if any(why is None for why in measured.values()):
-        # What was not measured stays where the model had it.
-        known = {name: measured.get(name, reasons[name]) for name in guesses}
-        planned = plan_graph(captured, machine, library, _with(planned.choices, known))
-    return Asked(planned=planned, is_settled=answer.is_whole)
+    measured = measure(tried, parts, captured)
+    if all(why is not None for why in measured.values()):
+        return planned
+    # What was not measured stays where the model had it.
+    known = {name: measured.get(name, reasons[name]) for name in guesses}
+    return plan_graph(captured, machine, library, _with(planned.choices, known))
 
 
 def measure_alone(
     seconds: float,
     device: torch.device,
     meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext,
-) -> Callable[[Plan, Sequence[Part], Graph], Answer]:
+) -> MeasurePlanned:
     """Parts whose kernels are compiled for it, as many as get ready within so many seconds.
 
     What is done in the block `meanwhile` begins when these kernels are written.
     """
 
-    def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Answer:
+    def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
         names = list(dict.fromkeys(part.kernel.name for part in parts))
         texts = [kernel_unit(plan, name) for name in names]
-        made: dict[str, Path | KernelwrightError] = {}
+        timers: dict[str, LaunchTimer] = {}
         with meanwhile():
-            for index, outcome in compile_libraries(texts, seconds):
-                made[names[index]] = outcome
-            timers = {
-                name: LaunchTimer(it, device) for name, it in made.items() if isinstance(it, Path)
-            }
+            for index, made in compile_libraries(texts, seconds):
+                if isinstance(made, Path):
+                    timers[names[index]] = LaunchTimer(made, device)
             ready = [part for part in parts if part.kernel.name in timers]
             with _alone(device):
-                measured = decided(
+                return decided(
                     ready, lambda part: timers[part.kernel.name](part), CallTimer(captured, device)
                 )
-        return Answer(measured=measured, is_whole=len(made) == len(names))
 
     return measure
 

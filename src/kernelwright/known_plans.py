@@ -1,6 +1,6 @@
 """Plans of modules that were made before, by whatever process: found again by what was captured.
 
-key = plan_key(captured, machine, library, is_measured=True)
+key = plan_key(captured, machine, library, guess_seconds)
 chosen = known_plan(key)      # None: plan, ask the card what the model is not sure of, and
 keep_plan(key, chosen)
 """
@@ -34,11 +34,11 @@ class Chosen:
     choices: Choices
 
 
-def plan_key(captured: Graph, machine: Machine, library: Library, *, is_measured: bool) -> str:
-    """The key of what is planned: by this very code, for a graph on a machine, with or without
-    asking the card what the model is not sure of."""
-    words = (library.name, "measured" if is_measured else "modelled")
-    return content_key(own_code(), repr(captured), repr(machine), *words)
+def plan_key(captured: Graph, machine: Machine, library: Library, guess_seconds: float) -> str:
+    """The key of what is planned: by this very code, for a graph on a machine, with so many seconds
+    to ask a card what the model is not sure of."""
+    parts = (repr(captured), repr(machine), library.name, repr(guess_seconds))
+    return content_key(own_code(), *parts)
 
 
 def known_plan(key: str) -> Chosen | None:

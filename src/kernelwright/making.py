@@ -13,7 +13,6 @@ from kernelwright import pipeline
 from kernelwright.bench.measurement import Measurement, not_measured
 from kernelwright.compiling import demand_nothing_left
 from kernelwright.giving_back import (
-    Asked,
     MeasureParts,
     measure_alone,
     measure_built,
@@ -78,19 +77,23 @@ class Maker:
         return fast
 
     def _chosen(self, captured: Graph) -> Chosen:
-        """The plan before tuning; one that was made before, where it can be no other."""
+        """The plan before tuning: the one that a call before has come to, if any has."""
+        library, effort = self.options.library_to_use(), self.options.effort
         can_measure = self._can_measure()
-        library = self.options.library_to_use()
-        key = plan_key(captured, self.machine, library, is_measured=can_measure)
+        measured = effort.guess_seconds if can_measure else 0.0
+        key = plan_key(captured, self.machine, library, measured)
         known = known_plan(key)
         if known is not None:
             return known
         self._say("plan", "kernels")
-        asked = Asked(planned=plan_graph(captured, self.machine, library), is_settled=True)
-        if can_measure and asked.planned.plan.kernels:
-            asked = self._with_guesses_measured(asked.planned, captured)
-        chosen = Chosen(plan=asked.planned.plan, choices=asked.planned.choices)
-        if asked.is_settled:
+        planned, is_through = plan_graph(captured, self.machine, library), True
+        if can_measure and planned.plan.kernels:
+            try:
+                planned = self._with_guesses_measured(planned, captured)
+            except KeyboardInterrupt:  # As while kernels are tuned.
+                is_through = False
+        chosen = Chosen(plan=planned.plan, choices=planned.choices)
+        if is_through:
             keep_plan(key, chosen)
         return chosen
 
@@ -115,7 +118,7 @@ class Maker:
         fast.kernelwright = replace(fast.kernelwright, kept=better.kept)
         return keep_if_faster(fast, self._timed(fast))
 
-    def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Asked:
+    def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Planned:
         self._say("compare", "calls that the model is not sure of")
 
         def meanwhile() -> AbstractContextManager[object]:
@@ -124,10 +127,7 @@ class Maker:
 
         measure = measure_alone(self.options.effort.guess_seconds, _device(), meanwhile)
         library = self.options.library_to_use()
-        try:
-            return with_guesses_measured(planned, captured, self.machine, library, measure)
-        except KeyboardInterrupt:  # As while kernels are tuned.
-            return Asked(planned=planned, is_settled=False)
+        return with_guesses_measured(planned, captured, self.machine, library, measure)
 
     def _can_measure(self) -> bool:
         return self.options.target is not Target.CPU and bool(self.options.effort.variants)

@@ -276,10 +276,10 @@ def _mended(
     if options.rest is Rest.REFUSED:
         return tuned(compiled, options.effort, seconds, progress), ""
     measure = measure_alone(options.effort.guess_seconds, _device())
-    asked = with_guesses_measured(
+    planned = with_guesses_measured(
         *(compiled.planned, compiled.captured, compiled.machine, compiled.library), measure
     )
-    compiled = tuned(_replanned(compiled, asked.planned), options.effort, seconds, progress)
+    compiled = tuned(_replanned(compiled, planned), options.effort, seconds, progress)
     better, kept = without_slower(compiled, progress)
     if better is not compiled:
         better = tuned(better, options.effort, _AGAIN_SECONDS, progress)
