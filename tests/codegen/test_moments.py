@@ -21,11 +21,12 @@ def test_norms_begin_with_moments_of_products(run_script: Callable[..., Any], su
         # What is next to a number of TF32 may be rounded to the other one.
         assert result < 5e-4, (sizes, result)
     assert max(seen["distances"]["captured"]) > 0
-    # Of four norms three have one launch, and so has the other one, which has totals alone.
+    # Of four norms two have one launch, and one has totals alone. The last one, of what two write
+    # side by side, has its own first kernel.
     launched = seen["launched"]
-    assert launched["captured"] == launched["special"] and launched["captured"]["kernel"] == 1
+    assert launched["captured"] == launched["special"] and launched["captured"]["kernel"] == 2
     # All of them have a kernel of states before, where there are more parts.
     assert launched["more parts than are read"]["kernel"] == 5
     # Kernels that make no moments have one that does after them, but for the depthwise one.
     apart = {name for name in launched["no TF32"] if name.endswith("_moments_kernel")}
-    assert apart == {f"conv2d{it}_moments_kernel" for it in ("", "_2", "_3")}
+    assert apart == {f"conv2d{it}_moments_kernel" for it in ("", "_2")}

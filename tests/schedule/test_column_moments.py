@@ -174,28 +174,14 @@ class Dense(nn.Module):
         return self.pixels(torch.relu(self.last(x)))
 
 
-def test_norms_of_a_dense_block_share_moments_that_lie_side_by_side() -> None:
+def test_norms_of_what_several_write_side_by_side_read_it_themselves() -> None:
     torch.manual_seed(0)
-    sizes, module = (10, 64, 14, 14), Dense(6)
+    sizes, module = (10, 64, 14, 14), Dense(3)
     graph = capture_module(module, (torch.rand(sizes),))
     plan = plan_graph(graph, H200, choices=replace(OPEN, by_place=True)).plan
-    rooms = {step.result: step for step in plan.steps if isinstance(step, Room)}
-    norms = [it for it in plan.steps if isinstance(it, Launch) and it.kernel.moments]
-    norms = [it for it in norms if not it.kernel.makes_moments]
-    assert len(norms) == 7
-    # Each reads the first columns of the same moments.
-    (whole,) = {_root(step.inputs[-1], rooms) for step in norms}
-    widths = [step.kernel.inputs[-1].shape[1].hint for step in norms]
-    assert widths == [256 + 32 * layer for layer in range(7)]
-    assert rooms[whole].type.shape[1].hint == widths[-1]
-    # All are in parts of as many rows, those that add slices of K, too.
-    makers = [it for it in plan.kernels if it.makes_moments]
-    assert {it.outputs[-1].shape[0].hint for it in makers} == {31}
+    assert any(isinstance(step, Room) for step in plan.steps)
+    # The first norm reads what one product writes, wherever that lies.
+    assert [it.family for it in plan.kernels if it.moments] == ["gemm", "rows"]
     given = torch.rand(sizes)
     with torch.no_grad():
         torch.testing.assert_close(run_plan(plan, module, (given,)), module(given))
-
-
-def _root(name: str, rooms: dict[str, Room]) -> str:
-    within = rooms[name].within
-    return name if within is None else _root(within.whole, rooms)

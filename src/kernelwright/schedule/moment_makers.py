@@ -23,12 +23,9 @@ def moments_of(kernel: Kernel) -> TensorType | None:
     """The type of the moments that a kernel can make beside its result in this configuration; None
     where it can make none."""
     parts = family_of(kernel).moment_parts(kernel)
-    return None if parts is None else moments_in(parts, kernel.output.shape[-1])
-
-
-def moments_in(parts: Dim, columns: Dim) -> TensorType:
-    """The type of moments of so many columns."""
-    return TensorType(DType.F32, (parts, columns, Dim.static(_STATE_WORDS)))
+    if parts is None:
+        return None
+    return TensorType(DType.F32, (parts, kernel.output.shape[-1], Dim.static(_STATE_WORDS)))
 
 
 def most_parts(norm: Kernel) -> int:
