@@ -36,7 +36,7 @@ from kernelwright.worker.card.lease import Lease
 MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
 """What a card says of parts of the plan of a captured graph, for `Choices.measured`."""
 MeasurePlanned = Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]]
-"""The same of parts of a plan whose kernels are not built."""
+"""What a card says of parts of a plan whose kernels are not built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
