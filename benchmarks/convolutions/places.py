@@ -27,8 +27,9 @@ from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.machine import H200
 from kernelwright.module import capture_in_memory
 from kernelwright.schedule import plan_graph, ranked_configs
-from kernelwright.schedule.gemm_model import product_shape, tensor_core_seconds
 from kernelwright.schedule.planning import OPEN
+from kernelwright.schedule.product_shape import product_shape
+from kernelwright.schedule.tensor_core_model import tensor_core_seconds
 from kernelwright.toolchain.cuda import compile_libraries
 from kernelwright.tune.measuring import KernelTimer
 from kernelwright.tune.plans import source_of

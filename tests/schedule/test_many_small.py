@@ -12,12 +12,12 @@ from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import Factor, ProductShape
 from kernelwright.schedule.many_small import (
     library_product_seconds,
     many_small_configs,
     many_small_seconds,
 )
+from kernelwright.schedule.product_shape import Factor, ProductShape
 
 
 def shape(

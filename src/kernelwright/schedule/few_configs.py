@@ -6,7 +6,7 @@ from math import ceil
 from kernelwright.ir.configs import FewConfig, Major
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import ProductShape
+from kernelwright.schedule.product_shape import ProductShape
 
 _CONFIGS = (
     # groups of columns, runs of K under way, warps

@@ -7,16 +7,12 @@ from itertools import product
 
 from kernelwright.ir.configs import GemmConfig, ProductConfig
 from kernelwright.machine import Machine
+from kernelwright.schedule.cuda_core_model import simt_registers, simt_seconds, thin_seconds
 from kernelwright.schedule.few_configs import few_configs, few_seconds
-from kernelwright.schedule.gemm_model import (
-    ProductShape,
-    simt_registers,
-    simt_seconds,
-    tensor_core_seconds,
-    thin_seconds,
-)
 from kernelwright.schedule.many_small import many_small_configs, many_small_seconds
+from kernelwright.schedule.product_shape import ProductShape
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
+from kernelwright.schedule.tensor_core_model import tensor_core_seconds
 from kernelwright.schedule.thin_configs import thin_configs
 
 

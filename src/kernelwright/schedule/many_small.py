@@ -21,15 +21,11 @@ from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Expand, Permute, Select, Slice, Squeeze, Unsqueeze, View
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
+from kernelwright.schedule.cuda_core_model import simt_registers, thin_seconds
 from kernelwright.schedule.few_configs import few_seconds
-from kernelwright.schedule.gemm_model import (
-    ProductShape,
-    simt_registers,
-    tensor_core_blocks,
-    tensor_core_seconds,
-    thin_seconds,
-)
+from kernelwright.schedule.product_shape import ProductShape
 from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.tensor_core_model import tensor_core_blocks, tensor_core_seconds
 
 TILES = (
     # rows, columns, K, rows and columns of a thread, stages

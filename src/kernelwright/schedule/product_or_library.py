@@ -8,18 +8,18 @@ from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reshape, Slice, Vie
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import (
+from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
+from kernelwright.schedule.library_model import (
     convolution_seconds,
-    edge_seconds,
     is_convincing,
     library_seconds,
     patches_seconds,
-    product_shape,
 )
-from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
 from kernelwright.schedule.many_small import many_small_library_seconds
+from kernelwright.schedule.product_shape import product_shape
 from kernelwright.schedule.roles import roles
 from kernelwright.schedule.steps_after import seconds_after
+from kernelwright.schedule.tensor_core_model import edge_seconds
 from kernelwright.schedule.wide_ranges import has_wide_factor
 
 

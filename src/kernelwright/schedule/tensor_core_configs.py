@@ -8,9 +8,9 @@ from math import ceil
 from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import (
+from kernelwright.schedule.product_shape import ProductShape
+from kernelwright.schedule.tensor_core_model import (
     ROW_BYTES,
-    ProductShape,
     blocks_at_once,
     elements_ahead,
     is_buffered,

@@ -5,7 +5,7 @@ from itertools import product
 
 from kernelwright.ir.configs import ThinConfig
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import ProductShape
+from kernelwright.schedule.product_shape import ProductShape
 
 THREADS = (
     # columns, step, threads, resident blocks: enough in flight, best first.

@@ -17,8 +17,8 @@ from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import CARD_WITH_WGMMA
-from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.tensor_core_model import is_buffered
 
 
 class Layouts(Enum):

@@ -16,11 +16,11 @@ from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expres
 from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
 from kernelwright.schedule.families.family import MOMENT_COLUMNS, Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import product_shape
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.product_or_library import why_no_product, why_the_library
+from kernelwright.schedule.product_shape import product_shape
 from kernelwright.schedule.roles import Roles, roles
 from kernelwright.schedule.triangles import kept_triangle
 

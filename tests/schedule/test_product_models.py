@@ -17,17 +17,10 @@ from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import A100, H200
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import (
-    Factor,
-    ProductShape,
-    elements_ahead,
-    is_buffered,
-    is_convincing,
-    library_seconds,
-    product_shape,
-    tensor_core_seconds,
-)
+from kernelwright.schedule.library_model import is_convincing, library_seconds
+from kernelwright.schedule.product_shape import Factor, ProductShape, product_shape
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
+from kernelwright.schedule.tensor_core_model import elements_ahead, is_buffered, tensor_core_seconds
 
 SPLIT = TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2)
 NARROW = replace(SPLIT, block_n=64, stages=4)
