@@ -130,8 +130,9 @@ def errors(
     own = usual(module, given, rounds)
     for ours, theirs, true in zip(forward(module, *given), own, exact, strict=True):
         assert ours.shape == true.shape and ours.dtype == theirs.dtype
-        fine = true.isfinite()
-        assert torch.equal(ours.isfinite(), theirs.isfinite())
+        assert torch.equal(ours.isfinite(), true.isfinite())
+        # In bfloat16, on processors with tiles of their own, PyTorch spreads what is not finite.
+        fine = true.isfinite() & theirs.isfinite()
         ours, theirs, true = (it.double()[fine] for it in (ours, theirs, true))
         error, least = ((it - true).square().mean().sqrt() for it in (ours, theirs))
         # PyTorch's own may be right to the last bit by chance, where there are few elements.
