@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.interpreter import laid_out
+from kernelwright.ir.kind_values import laid_out
 from kernelwright.ir.kinds import (
     Conv,
     Expand,

@@ -19,18 +19,9 @@ from kernelwright.ir.attending import attended
 from kernelwright.ir.attention import Attention
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
-from kernelwright.ir.interpreter import (
-    TORCH_DTYPES,
-    GraphRun,
-    bound_arguments,
-    contracted,
-    gathered,
-    looped,
-    pooled,
-    reduced,
-    scanned,
-)
+from kernelwright.ir.interpreter import TORCH_DTYPES, GraphRun, bound_arguments
 from kernelwright.ir.joint import JointProduct, JointProducts
+from kernelwright.ir.kind_values import contracted, gathered, looped, pooled, reduced, scanned
 from kernelwright.ir.kinds import Constant as ConstantKind
 from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Scan
 from kernelwright.ir.plan import (
