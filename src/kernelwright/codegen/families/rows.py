@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import prod
 
 from kernelwright import kernels
 from kernelwright.codegen.expressions import (
@@ -12,11 +11,12 @@ from kernelwright.codegen.expressions import (
     element_parameters,
     operand_name,
 )
+from kernelwright.codegen.families.row_facts import are_ones, facts_of, row_program_of, tensors_of
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
-from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult, untold_sizes
+from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, Spelling
+from kernelwright.ir.anchors import Extent
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnPartRows,
@@ -29,22 +29,7 @@ from kernelwright.ir.configs import (
     ShortRows,
 )
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
-from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import DType, TensorType
-
-_FOLDS: dict[Reduction, str] = {
-    Reduction.SUM: "SumFold<{}>",
-    Reduction.PRODUCT: "ProductFold<{}>",
-    Reduction.MAXIMUM: "MaximumFold<{}>",
-    Reduction.MINIMUM: "MinimumFold<{}>",
-    Reduction.ANY: "AnyFold",
-    Reduction.ALL: "AllFold",
-    Reduction.ARGMAX: "ArgmaxFold<{}>",
-    Reduction.ARGMIN: "ArgminFold<{}>",
-    Reduction.MOMENTS: "MomentsFold<{}>",
-    Reduction.EXP_SUM: "ExpSumFold<{}>",
-}
 
 _CPP = {True: "true", False: "false"}
 
@@ -162,7 +147,7 @@ def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes a row program."""
     whole, kernel = kernel, replace(kernel, inputs=kernel.operands)
     fields, members = program_fields(kernel)
-    tensors = [operand_name(index) for index, _ in _tensors(kernel)]
+    tensors = [operand_name(index) for index, _ in tensors_of(kernel)]
     config = kernel.configured(RowConfig)
     way = config.tuned
     tuned = None if way is None else _TUNED[type(way)]
@@ -173,7 +158,7 @@ def emit(kernel: Kernel) -> KernelText:
         tensors=tensors,
         arguments=read_inputs(whole, [*tensors, *["moments"] * whole.moments], members),
         moments=whole.moments,
-        levels=len(_program(kernel).levels),
+        levels=len(row_program_of(kernel).levels),
         combined=_combined_levels(kernel, way),
         scalars=_names(members),
         multiprocessors=config.multiprocessors,
@@ -200,22 +185,13 @@ def program_fields(kernel: Kernel) -> tuple[dict[str, object], tuple[Member, ...
     members = tuple(writer.members.values())
     fields: dict[str, object] = {
         "program": camel_case(kernel.name),
-        "facts": _facts(kernel),
+        "facts": facts_of(kernel),
         "methods": methods,
         "parameters": element_parameters(kernel.inputs, range(len(kernel.inputs))),
         "members": members,
         "pairs": kernel.pairs,
     }
     return fields, members
-
-
-def _program(kernel: Kernel) -> RowProgram:
-    return kernel.anchored(RowProgram)
-
-
-def _are_ones(kernel: Kernel, index: int) -> tuple[bool, ...]:
-    """For each dimension along the row, whether the size of an input is always 1."""
-    return _program(kernel).are_ones(kernel.inputs[index])
 
 
 def _has_slices(kernel: Kernel) -> bool:
@@ -226,13 +202,13 @@ def _has_slices(kernel: Kernel) -> bool:
 
 def _has_elements(kernel: Kernel) -> bool:
     """Whether each element of a row has a result."""
-    return any(result.extent is Extent.ELEMENT for result in _program(kernel).results)
+    return any(result.extent is Extent.ELEMENT for result in row_program_of(kernel).results)
 
 
 def _combined_levels(kernel: Kernel, way: _Config | None) -> int:
     """Levels of whose parts a kernel of its own makes totals; where there is one at all."""
     is_joined = isinstance(way, ColumnPartRows) and way.joined and _has_elements(kernel)
-    return len(_program(kernel).levels) - is_joined
+    return len(row_program_of(kernel).levels) - is_joined
 
 
 def _names(members: Iterable[Member]) -> str:
@@ -244,172 +220,6 @@ def _result_names(kernel: Kernel) -> list[str]:
     return ["out"] if count == 1 else [f"out{number}" for number in range(count)]
 
 
-def _tensors(kernel: Kernel) -> list[tuple[int, DType]]:
-    """Indices of the inputs that are tensors, and what they hold."""
-    return [
-        (index, kind.dtype)
-        for index, kind in enumerate(kernel.inputs)
-        if isinstance(kind, TensorType)
-    ]
-
-
-# --- What the kernels need to know of the program ----------------------------------------------
-
-
-def _facts(kernel: Kernel) -> list[str]:
-    """The declarations of the program (row_program.cuh)."""
-    program = _program(kernel)
-    levels = program.levels
-    level_of = {fold: level for level, folds in enumerate(levels) for fold in folds}
-    by_level = [[program.folds[fold].value for fold in folds] for folds in levels]
-    of_elements, of_rows = (
-        [result.value for result in program.results if result.extent is extent]
-        for extent in (Extent.ELEMENT, Extent.ROW)
-    )
-    result_reads = [_reads(kernel, (result.value,)) for result in program.results]
-    due = [_due(program, result) for result in program.results]
-    untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
-    reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
-    sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
-    reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
-    is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
-    located = any(map(has_coordinates, kernel.expressions))
-    totals = [COMPUTED[dtype] for fold in program.folds for dtype in fold.totals]
-    return [
-        f"using Inputs = Pack<{_list(STORED[dtype] for _, dtype in _tensors(kernel))}>;",
-        f"using Results = Pack<{_list(_stored(kernel, out) for out in kernel.outputs)}>;",
-        f"using Folds = Pack<{_list(map(_fold_type, program.folds))}>;",
-        f"using Totals = Pack<{_list(totals)}>;",
-        f"static constexpr int LEVELS = {len(levels)};",
-        f"static constexpr int LEVEL_OF[] = "
-        f"{{{_list(str(level_of[fold]) for fold in range(len(program.folds)))}}};",
-        f"static constexpr unsigned READS[] = {{{_list(reads)}}};",
-        f"static constexpr unsigned SHARED = {_shared(kernel)};",
-        f"static constexpr unsigned STREAMED = {_streamed(kernel)};",
-        f"static constexpr unsigned ALIKE = {_alike(kernel)};",
-        f"static constexpr unsigned ONCE = {_once(kernel)};",
-        f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
-        f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
-        f"static constexpr unsigned RESULT_READS[] = {{{_list(result_reads)}}};",
-        f"static constexpr int DUE[] = {{{_list(str(level) for level in due)}}};",
-        f"static constexpr int TAKES[] = {{{_list(map(str, _takes_results(program)))}}};",
-        f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
-        f"static constexpr bool LOCATED = {_CPP[located]};",
-        f"static constexpr RowShape<{len(sizes)}> SHAPE = "
-        f"{{{{{_list(sizes)}}}, {{{_list(reduced)}}}}};",
-    ]
-
-
-def _stored(kernel: Kernel, result: TensorType) -> str:
-    """The C++ type of an element of a result in memory."""
-    return "Paired" if kernel.pairs else STORED[result.dtype]
-
-
-def _list(items: Iterable[str]) -> str:
-    return ", ".join(items)
-
-
-def _due(program: RowProgram, result: RowResult) -> int:
-    """The level with whose folds a result can be written."""
-    if result.extent is Extent.ROW:
-        return len(program.levels)
-    needed = {part.index for part in walk(result.value) if isinstance(part, Total)}
-    first, level = 0, 0
-    level_of = {fold: at for at, folds in enumerate(program.levels) for fold in folds}
-    for number, fold in enumerate(program.folds):
-        if not needed.isdisjoint(range(first, first + len(fold.totals))):
-            level = max(level, level_of[number] + 1)
-        first += len(fold.totals)
-    return level
-
-
-def _takes_results(program: RowProgram) -> list[int]:
-    """For each fold the result that is what it takes of an element, and due with it; or -1."""
-    level_of = {fold: at for at, folds in enumerate(program.levels) for fold in folds}
-    return [
-        next(
-            (
-                number
-                for number, result in enumerate(program.results)
-                if result.extent is Extent.ELEMENT
-                and _due(program, result) == level_of[at]
-                and COMPUTED[result.value.dtype] == COMPUTED[fold.value.dtype]
-                and fold.value in (result.value, Call("cast", (result.value,), fold.value.dtype))
-            ),
-            -1,
-        )
-        for at, fold in enumerate(program.folds)
-    ]
-
-
-def _fold_type(fold: Fold) -> str:
-    return _FOLDS[fold.op].format(COMPUTED[fold.value.dtype])
-
-
-def _shared(kernel: Kernel) -> str:
-    """The tensors that have size 1 along the whole row, as `_reads` writes them."""
-    return _bits(all(_are_ones(kernel, index)) for index, _ in _tensors(kernel))
-
-
-def _streamed(kernel: Kernel) -> str:
-    """The tensors that have as many elements along the row as the program has, likewise."""
-    ones = [_are_ones(kernel, index) for index, _ in _tensors(kernel)]
-    return _bits(
-        not any(
-            own and not whole for own, whole in zip(sizes, _program(kernel).is_short, strict=True)
-        )
-        and not all(sizes)
-        for sizes in ones
-    )
-
-
-def _alike(kernel: Kernel) -> str:
-    """The tensors that have size 1 wherever rows differ, likewise."""
-    rank = len(_program(kernel).shape)
-    kept = [rank - at for at in range(rank) if at not in _program(kernel).dims]
-    return _bits(
-        bool(kept) and all(at > kind.rank or kind.shape[-at].text == "1" for at in kept)
-        for index, _ in _tensors(kernel)
-        if isinstance(kind := kernel.inputs[index], TensorType)
-    )
-
-
-def _once(kernel: Kernel) -> str:
-    """The tensors that are loaded to leave the caches first, likewise: the program's size, so that
-    each element is one row's."""
-    shape = _program(kernel).shape
-    if not (isinstance(kernel.config, RowConfig) and kernel.config.streams):
-        return "0"
-    return _bits(
-        kind.numel_hint == prod(size.hint for size in shape)
-        for kind in kernel.inputs
-        if isinstance(kind, TensorType)
-    )
-
-
-def _levelled(kernel: Kernel) -> str:
-    """The tensors that have size 1 along the last dimension in which rows differ, likewise."""
-    shape, dims = _program(kernel).shape, _program(kernel).dims
-    kept = [at for at, size in enumerate(shape) if at not in dims and size.text != "1"]
-    last = len(shape) - kept[-1] if kept else 0
-    return _bits(
-        bool(kept) and (kind.rank < last or kind.shape[-last].text == "1")
-        for index, _ in _tensors(kernel)
-        if isinstance(kind := kernel.inputs[index], TensorType)
-    )
-
-
-def _bits(values: Iterable[bool]) -> str:
-    """A mask, the first value in its lowest bit."""
-    return "0b" + ("".join("1" if value else "0" for value in values)[::-1] or "0")
-
-
-def _reads(kernel: Kernel, values: Iterable[Expr]) -> str:
-    """The tensors among the operands of the expressions, a bit for each, the first one lowest."""
-    used = {part.index for value in values for part in walk(value) if isinstance(part, Operand)}
-    return _bits(index in used for index, _ in _tensors(kernel))
-
-
 # --- What it computes --------------------------------------------------------------------------
 
 
@@ -418,7 +228,7 @@ def _takes(kernel: Kernel, writer: ExpressionWriter) -> list[Method]:
         _method(
             kernel, writer, f"What the {fold.op} takes of an element.", "take", index, fold.value
         )
-        for index, fold in enumerate(_program(kernel).folds)
+        for index, fold in enumerate(row_program_of(kernel).folds)
     ]
 
 
@@ -433,7 +243,7 @@ def _results(kernel: Kernel, writer: ExpressionWriter) -> list[Method]:
             index,
             result.value,
         )
-        for index, result in enumerate(_program(kernel).results)
+        for index, result in enumerate(row_program_of(kernel).results)
     ]
 
 
@@ -455,7 +265,7 @@ def _division(kernel: Kernel, call: Call) -> Spelling | None:
     if call.op != "div" or COMPUTED[call.dtype] != "float":
         return None
     element, divisor = call.args
-    if _program(kernel).is_share(call):
+    if row_program_of(kernel).is_share(call):
         return SHARE
     by_row = any(isinstance(part, Total) for part in walk(divisor)) and not _varies(divisor)
     return ROW_QUOTIENT if by_row and _varies(element) else None
@@ -470,7 +280,7 @@ def _differs(kernel: Kernel, value: Expr) -> bool:
     """Whether it may differ within a row, as `_varies` has it but for inputs with one element."""
     return any(
         isinstance(part, Coordinate)
-        or (isinstance(part, Operand) and not all(_are_ones(kernel, part.index)))
+        or (isinstance(part, Operand) and not all(are_ones(kernel, part.index)))
         for part in walk(value)
     )
 
@@ -488,8 +298,8 @@ def _coordinates(kernel: Kernel, value: Expr) -> set[int]:
 
 def _coordinate(kernel: Kernel, dim: int) -> str:
     """Where an element stands along a dimension, counted from the end."""
-    rank = len(_program(kernel).shape)
-    reduced = _program(kernel).dims
+    rank = len(row_program_of(kernel).shape)
+    reduced = row_program_of(kernel).dims
     kept = tuple(at for at in range(rank) if at not in reduced)
     for dims, name in ((reduced, "place"), (kept, "row")):
         if dims == (rank + dim,):
