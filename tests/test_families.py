@@ -14,8 +14,10 @@ import pytest
 
 from kernelwright.compiling import Compiled, compile_problem, write_candidate
 from kernelwright.ir.anchors import Side, Triangle
-from kernelwright.ir.configs import (
-    Config,
+from kernelwright.ir.configs import Config
+from kernelwright.ir.joint import JointConfig
+from kernelwright.ir.kinds import Reduction
+from kernelwright.ir.product_configs import (
     Feed,
     FewConfig,
     GemmConfig,
@@ -23,8 +25,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.joint import JointConfig
-from kernelwright.ir.kinds import Reduction
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library

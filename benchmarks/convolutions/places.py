@@ -21,9 +21,9 @@ from provenance import provenance
 from torch import Tensor, nn
 
 from kernelwright.bench.timing import Stopwatch
-from kernelwright.ir.configs import TensorCoreConfig
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel, Plan
+from kernelwright.ir.product_configs import TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.module import capture_in_memory
 from kernelwright.schedule import plan_graph, ranked_configs

@@ -22,11 +22,11 @@ from kernelwright import kernels
 from kernelwright.codegen.cuda import kernel_text
 from kernelwright.codegen.spelling import HEADERS
 from kernelwright.ir.anchors import PooledSource
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Operand
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import Machine, detect
 from kernelwright.program.abi import pack
 from kernelwright.schedule.families.pooling import POOLING

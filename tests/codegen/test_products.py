@@ -8,7 +8,8 @@ import torch
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.cuda import cuda_source
-from kernelwright.ir.configs import (
+from kernelwright.ir.plan import Plan
+from kernelwright.ir.product_configs import (
     Feed,
     GemmConfig,
     Major,
@@ -16,7 +17,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import (
+from kernelwright.ir.row_configs import (
     BlockRows,
     ColumnRows,
     GridRows,

@@ -12,7 +12,7 @@ from kernelwright.codegen.cuda import cuda_source
 from kernelwright.compiling import Compiled, Sizes, compile_problem, write_candidate
 from kernelwright.emulation import emulate
 from kernelwright.ir.captured import at_captured_sizes
-from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem

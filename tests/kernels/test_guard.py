@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelwright.compiling import compile_problem, write_candidate
-from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Conv, Pooling
 from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.kinds import Contract, Conv, Pooling
 from kernelwright.ir.plan import Plan, TorchCall
 from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.planning import OPEN, Planned

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
-from kernelwright.ir.configs import WindowConfig
 from kernelwright.ir.plan import Launch, Plan, Room
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.ir.program import Program
+from kernelwright.ir.window_configs import WindowConfig
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.apart import kept_apart

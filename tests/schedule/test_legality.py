@@ -10,7 +10,7 @@ import torch
 
 from kernelwright.capture import capture_module
 from kernelwright.compiling import compile_problem, shrunk_for_emulator
-from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.problem import Budget, load_problem
 from kernelwright.rewrite import rewrite

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import GemmConfig, Major, TensorCoreConfig
+from kernelwright.ir.product_configs import GemmConfig, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.plan import Launch, Plan
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.kernels import source
 from kernelwright.machine import H200
 from kernelwright.schedule import Library, plan_graph

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kernelwright.ir.anchors import Side, Triangle
-from kernelwright.ir.configs import (
+from kernelwright.ir.kinds import Contract
+from kernelwright.ir.product_configs import (
     Feed,
     GemmConfig,
     Major,
@@ -13,7 +14,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import A100, H200
 from kernelwright.schedule.gemm_configs import ranked_products

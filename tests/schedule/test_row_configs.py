@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import (
+from kernelwright.ir.row_configs import (
     BlockRows,
     ColumnPartRows,
     ColumnRows,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernelwright.ir.configs import ScanWay
 from kernelwright.ir.kinds import Accumulation, Scan
+from kernelwright.ir.scan_configs import ScanWay
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import H200
 from kernelwright.schedule.scan_configs import scan_configs

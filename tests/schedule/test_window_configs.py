@@ -2,9 +2,9 @@
 
 import pytest
 
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import H200
 from kernelwright.schedule.window_configs import window_configs
 

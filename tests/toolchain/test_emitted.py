@@ -13,10 +13,11 @@ import torch
 
 from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source, kernel_unit
-from kernelwright.ir.configs import Feed, TensorCoreConfig, WindowConfig, WindowWay
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Plan
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite

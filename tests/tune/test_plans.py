@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from kernelwright.compiling import Compiled, compile_problem
-from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
+from kernelwright.ir.configs import Config
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.product_configs import GemmConfig, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem, resize
 from kernelwright.schedule import ranked_configs

@@ -4,10 +4,10 @@ kernels/pooling/window_channel_parameters.cuh has, as the launcher chooses it.""
 from dataclasses import dataclass
 from math import prod
 
-from kernelwright.ir.configs import WindowConfig
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.sizes import pieces, product
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.window_configs import WindowConfig
 from kernelwright.machine import CARD_WITH_WGMMA
 
 _LANES = 32

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from kernelwright.ir.configs import ColumnPartRows, ColumnRows
+from kernelwright.ir.row_configs import ColumnPartRows, ColumnRows
 from kernelwright.machine import Machine
 from kernelwright.schedule.row_shape import RowShape
 

@@ -5,7 +5,7 @@ Every limit and rate comes from the machine.
 
 from math import ceil
 
-from kernelwright.ir.configs import GemmConfig, ThinConfig
+from kernelwright.ir.product_configs import GemmConfig, ThinConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.product_shape import ProductShape

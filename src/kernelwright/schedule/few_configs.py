@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import ceil
 
-from kernelwright.ir.configs import FewConfig, Major
+from kernelwright.ir.product_configs import FewConfig, Major
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.product_shape import ProductShape

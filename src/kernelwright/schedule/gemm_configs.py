@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from kernelwright.ir.configs import GemmConfig, ProductConfig
+from kernelwright.ir.product_configs import GemmConfig, ProductConfig
 from kernelwright.machine import Machine
 from kernelwright.schedule.cuda_core_model import simt_registers, simt_seconds, thin_seconds
 from kernelwright.schedule.few_configs import few_configs, few_seconds

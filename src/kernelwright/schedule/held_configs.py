@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kernelwright.ir.configs import ShortRows
+from kernelwright.ir.row_configs import ShortRows
 from kernelwright.machine import Machine
 from kernelwright.schedule.row_shape import RowShape
 

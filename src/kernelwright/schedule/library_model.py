@@ -3,7 +3,7 @@
 Every rate comes from the machine.
 """
 
-from kernelwright.ir.configs import ProductConfig, TensorCoreConfig, ThinConfig
+from kernelwright.ir.product_configs import ProductConfig, TensorCoreConfig, ThinConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.product_shape import ProductShape

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
-from kernelwright.ir.configs import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Contract, Expand, Permute, Select, Slice, Squeeze, Unsqueeze, View
+from kernelwright.ir.product_configs import (
     FewConfig,
     GemmConfig,
     Major,
@@ -17,8 +19,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract, Expand, Permute, Select, Slice, Squeeze, Unsqueeze, View
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.cuda_core_model import simt_registers, thin_seconds

@@ -2,10 +2,10 @@
 can begin with them (column_moments.py)."""
 
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import ColumnPartRows, RowConfig
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.row_configs import ColumnPartRows, RowConfig
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.families.rows import ROWS

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.anchors import Extent, RowProgram
-from kernelwright.ir.configs import Major, RowConfig
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel, Launch, Plan, Step, reads
+from kernelwright.ir.product_configs import Major
+from kernelwright.ir.row_configs import RowConfig
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families import family_of

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kernelwright.ir.configs import GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reshape, Slice, View
+from kernelwright.ir.product_configs import GemmConfig, TensorCoreConfig
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from kernelwright.ir.anchors import Triangle
-from kernelwright.ir.configs import Major, TensorCoreConfig
 from kernelwright.ir.kinds import Contract, Patches, Reduction
+from kernelwright.ir.product_configs import Major, TensorCoreConfig
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_work import contraction_sizes

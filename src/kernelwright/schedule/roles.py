@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from kernelwright.ir.configs import Major
 from kernelwright.ir.kinds import Contract
+from kernelwright.ir.product_configs import Major
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
 from kernelwright.ir.anchors import RowProgram
-from kernelwright.ir.configs import (
+from kernelwright.ir.row_configs import (
     BlockRows,
     ColumnRows,
     GridRows,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.kinds import Accumulation, Scan
+from kernelwright.ir.scan_configs import ScanConfig, ScanWay
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 

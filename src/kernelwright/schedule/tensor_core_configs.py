@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
+from kernelwright.ir.product_configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.product_shape import ProductShape

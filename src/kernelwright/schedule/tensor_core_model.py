@@ -6,7 +6,7 @@ Every limit and rate comes from the machine.
 from math import ceil
 
 from kernelwright.ir.anchors import Side
-from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
+from kernelwright.ir.product_configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.product_shape import ProductShape

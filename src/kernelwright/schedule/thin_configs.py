@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from kernelwright.ir.configs import ThinConfig
+from kernelwright.ir.product_configs import ThinConfig
 from kernelwright.machine import Machine
 from kernelwright.schedule.product_shape import ProductShape
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
-from kernelwright.ir.configs import GridRows, RingRows, ShortRows
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import Call, Expr, Operand, Size, Total, has_coordinates
 from kernelwright.ir.graph import Graph, Node, rename_inputs
@@ -23,6 +22,7 @@ from kernelwright.ir.kinds import (
     TileReduction,
     View,
 )
+from kernelwright.ir.row_configs import GridRows, RingRows, ShortRows
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.lower.convolution_steps import with_whole_steps

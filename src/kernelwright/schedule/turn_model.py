@@ -1,6 +1,6 @@
 """How long products take whose warpgroups have tiles of their own, in turns (Feed.TURNS)."""
 
-from kernelwright.ir.configs import TensorCoreConfig
+from kernelwright.ir.product_configs import TensorCoreConfig
 from kernelwright.machine import WarpgroupRates
 
 _ROWS = 64

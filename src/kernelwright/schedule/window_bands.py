@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import Machine
 from kernelwright.schedule.window_sums import ColumnSums
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import Machine
 from kernelwright.schedule.channel_tiles import ChannelTiles
 from kernelwright.schedule.window_sums import ColumnSums

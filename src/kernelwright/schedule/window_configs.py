@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import Machine
 from kernelwright.schedule.window_bands import band_configs
 from kernelwright.schedule.window_channels import channel_configs

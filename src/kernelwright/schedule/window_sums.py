@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kernelwright.ir.configs import WindowConfig
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.types import TensorType
+from kernelwright.ir.window_configs import WindowConfig
 from kernelwright.machine import Machine
 
 

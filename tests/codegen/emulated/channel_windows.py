@@ -16,12 +16,12 @@ from windows import TORCH
 from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
 from kernelwright.ir.anchors import PooledSource
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Expr, Operand
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import candidate, emit_module
 from kernelwright.emulator import Session
-from kernelwright.ir.configs import TensorCoreConfig
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.plan import Launch, Plan, Room
+from kernelwright.ir.product_configs import TensorCoreConfig
 from kernelwright.ir.program import Program
 from kernelwright.machine import H200
 from kernelwright.program.segments import Frame

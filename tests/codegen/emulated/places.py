@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
-from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract
+from kernelwright.ir.product_configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 from kernelwright.schedule.planning import OPEN

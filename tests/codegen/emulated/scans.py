@@ -13,10 +13,10 @@ from layouts import LAYOUTS
 
 from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
-from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
 from kernelwright.ir.kinds import Accumulation, Scan
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.scan_configs import ScanConfig, ScanWay
 from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH = {

@@ -16,11 +16,11 @@ from layouts import LAYOUTS
 from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
 from kernelwright.ir.anchors import PooledSource
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 
 TORCH = {
     DType.F32: torch.float32,

@@ -7,10 +7,10 @@ from typing import TypeVar
 import torch
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
-from kernelwright.ir.configs import RowConfig
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size, Total
 from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.row_configs import RowConfig
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
 
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from torch.utils import cpp_extension
 from kernelwright import kernels
 from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
-from kernelwright.ir.configs import (
+from kernelwright.ir.plan import Kernel, sizes_used
+from kernelwright.ir.row_configs import (
     BlockRows,
     ColumnPartRows,
     ColumnRows,
@@ -29,7 +30,6 @@ from kernelwright.ir.configs import (
     RowConfig,
     ShortRows,
 )
-from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType
 from kernelwright.program.abi import pack
 

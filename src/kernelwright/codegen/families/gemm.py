@@ -17,15 +17,10 @@ from kernelwright.codegen.families.writer import RoundingSizes, Writer
 from kernelwright.codegen.functor import elementwise_fields, functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
-from kernelwright.ir.configs import (
-    Feed,
-    GemmConfig,
-    Major,
-    TensorCoreConfig,
-)
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.product_configs import Feed, GemmConfig, Major, TensorCoreConfig
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.schedule.gemm_work import contraction_sizes
 from kernelwright.schedule.roles import Roles, roles

@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.ir.configs import (
+from kernelwright.ir.kinds import Contract
+from kernelwright.ir.plan import Kernel
+from kernelwright.ir.product_configs import (
     Feed,
     FewConfig,
     GemmConfig,
@@ -12,8 +14,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.kinds import Contract
-from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import CARD_WITH_WGMMA

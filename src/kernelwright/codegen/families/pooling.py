@@ -8,11 +8,11 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.anchors import PooledSource, untold_sizes
-from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 
 _AXES = ("Depth", "Height", "Width")
 

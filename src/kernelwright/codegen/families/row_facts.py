@@ -5,10 +5,10 @@ from math import prod
 
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult, untold_sizes
-from kernelwright.ir.configs import RowConfig
 from kernelwright.ir.expr import Call, Expr, Operand, Total, has_coordinates, walk
 from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.row_configs import RowConfig
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {

@@ -17,7 +17,9 @@ from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, Spelling
 from kernelwright.ir.anchors import Extent
-from kernelwright.ir.configs import (
+from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
+from kernelwright.ir.plan import Kernel
+from kernelwright.ir.row_configs import (
     BlockRows,
     ColumnPartRows,
     ColumnRows,
@@ -28,8 +30,6 @@ from kernelwright.ir.configs import (
     RowConfig,
     ShortRows,
 )
-from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
-from kernelwright.ir.plan import Kernel
 
 _CPP = {True: "true", False: "false"}
 

@@ -4,9 +4,9 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
-from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.kinds import Scan
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.scan_configs import ScanConfig, ScanWay
 
 
 def emit(kernel: Kernel) -> KernelText:

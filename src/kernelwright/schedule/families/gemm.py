@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.anchors import Triangle
-from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Accumulator
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Reduction
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.product_configs import Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.sizes import ONE, pieces, product
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 from kernelwright.machine import Machine

@@ -5,12 +5,13 @@ from dataclasses import replace
 from math import prod
 
 from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
-from kernelwright.ir.configs import Config, WindowConfig, WindowWay
+from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.window_configs import WindowConfig, WindowWay
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.channel_tiles import ChannelTiles

@@ -5,11 +5,11 @@ from functools import partial
 from math import prod
 
 from kernelwright.ir.anchors import Extent, RowProgram, untold_sizes
-from kernelwright.ir.configs import ColumnPartRows, ColumnRows, PartRows, RowConfig
 from kernelwright.ir.expr import Expr, Operand, Total, operations, walk
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Reduce, Reduction
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.row_configs import ColumnPartRows, ColumnRows, PartRows, RowConfig
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
     Description,
