@@ -93,6 +93,14 @@ class Dropped(nn.Module):
         return nn.functional.dropout((x + 1).flatten(1), 0.2, self.training, inplace=True) * 2
 
 
+class Turned(nn.Module):
+    """Dimensions at other places, by all names for it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.mT.movedim(1, -1).moveaxis((0, -1), (2, 0))
+        return torch.swapdims(x, 0, -1) @ x.movedim((3, 2), (0, 1)).swapaxes(1, 2).mT
+
+
 IMAGE, ROWS = (2, 4, 6, 5), (8, 4)
 CASES = {
     "trained": (Twice(), IMAGE, True),
@@ -106,6 +114,7 @@ CASES = {
     "parts": (Parts(), ROWS, True),
     "a view seen before": (SeenBefore(), ROWS, False),
     "a part seen as it changes": (ChangedOnTheWay(), ROWS, False),
+    "turned": (Turned(), (4, 4, 4, 4), True),
     "dropout in place": (Dropped().eval(), IMAGE, True),
     "dropout": (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), ROWS, False),
 }

@@ -7,8 +7,12 @@ that have a twin that makes a new one.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from inspect import signature
 from typing import Any
+from unittest.mock import patch
 
 import sympy
 import torch
@@ -28,7 +32,8 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     """The program without calls that change a tensor; composite operators stay whole."""
     buffers = _buffers(program)
     if not _is_plain(program.graph, frozenset(buffers)):
-        decomposed: ExportedProgram = program.run_decompositions({})
+        with _guards_unasked():
+            decomposed: ExportedProgram = program.run_decompositions({})
         return decomposed
     newest: dict[Node, Node] = {}
     for node in list(program.graph.nodes):
@@ -51,6 +56,18 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     _return(program, {node: newest[node] for node in buffers if node in newest})
     program.graph.eliminate_dead_code()
     return program
+
+
+@contextmanager
+def _guards_unasked() -> Iterator[None]:
+    """While it lasts, programs traced again do not ask what is known of their sizes already: where
+    maps are cut into windows that is most of the time."""
+    made = ExportedProgram.module
+    if "check_guards" not in signature(made).parameters:
+        yield
+        return
+    with patch.object(ExportedProgram, "module", partialmethod(made, check_guards=False)):
+        yield
 
 
 def _buffers(program: ExportedProgram) -> list[Node]:
@@ -343,6 +360,24 @@ def _reversed(node: Node) -> None:
     node.target, node.args = aten.permute.default, (node.args[0], order)
 
 
+def _last_two_turned(node: Node) -> None:
+    node.target, node.args = aten.transpose.int, (node.args[0], -2, -1)
+
+
+def _moved(node: Node) -> None:
+    """Dimensions at other places; the rest stay in order."""
+    tensor, *places = node.args
+    rank = node.meta["val"].dim()
+    origins, targets = (
+        [it % rank for it in (place if isinstance(place, list | tuple) else [place])]
+        for place in places
+    )
+    rest = (dim for dim in range(rank) if dim not in origins)
+    at = dict(zip(targets, origins, strict=True))
+    order = [at[dim] if dim in at else next(rest) for dim in range(rank)]
+    node.target, node.args = aten.permute.default, (tensor, order)
+
+
 def _changes_type_alone(node: Node) -> bool:
     """Whether a call of `to` gives the same device and layout, in the source's memory format."""
     before, after = node.args[0].meta["val"], node.meta["val"]
@@ -366,6 +401,10 @@ _RESHAPES = (
     *(aten.reshape.default, aten.reshape_as.default),
     *(aten.flatten.using_ints, aten.unflatten.int),
 )
+_MOVES = (
+    *(aten.movedim.int, aten.movedim.intlist),
+    *(aten.moveaxis.int, aten.moveaxis.intlist),
+)
 _CONVERSIONS = (aten.to.dtype, aten.to.device, aten.to.dtype_layout, aten.to.other)
 
 _REWRITTEN: dict[Any, Callable[[Node], None]] = {
@@ -378,7 +417,10 @@ _REWRITTEN: dict[Any, Callable[[Node], None]] = {
     aten.expand_as.default: _expanded,
     aten.chunk.default: _split,
     aten.swapaxes.default: _transposed,
+    aten.swapdims.default: _transposed,
     aten.numpy_T.default: _reversed,
+    aten.mT.default: _last_two_turned,
+    **{it: _moved for it in _MOVES},
 }
 
 _ALLOWED: dict[Any, Callable[[Node], bool]] = {
