@@ -249,6 +249,9 @@ def test_a_plan_is_found_as_it_was_kept(captured: Graph) -> None:
     for file in cache_root().glob("built/plan/*/*"):
         file.write_bytes(file.read_bytes()[:99])
     assert known_plan(key) is None, "half of a file"
+    choices: Any = lambda: None  # noqa: E731
+    keep_plan("no record", Chosen(plan=planned.plan, choices=choices))
+    assert known_plan("no record") is None
 
 
 def test_a_module_is_tuned_for_as_long_as_it_is_asked_for(

@@ -55,17 +55,25 @@ def known_plan(key: str) -> Chosen | None:
 
 
 def keep_plan(key: str, chosen: Chosen) -> None:
-    """Let a key find a plan."""
-    cached_build(_KIND, key, lambda folder: _write(folder, chosen))
+    """Let a key find a plan; one that holds what cannot be written is made again each time."""
+    try:
+        written = _written(chosen)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
+        return
+    cached_build(_KIND, key, lambda folder: _put(folder, written))
 
 
-def _write(folder: Path, chosen: Chosen) -> None:
-    text = io.BytesIO()
-    pickler = pickle.Pickler(text)
+def _written(chosen: Chosen) -> bytes:
+    data = io.BytesIO()
+    pickler = pickle.Pickler(data)
     # Tables that nobody may change are no records of pickle's own.
     pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: _taken_apart}
     pickler.dump(chosen)
-    (folder / _FILE).write_bytes(text.getvalue())
+    return data.getvalue()
+
+
+def _put(folder: Path, written: bytes) -> None:
+    (folder / _FILE).write_bytes(written)
 
 
 def _taken_apart(table: Mapping[Any, Any]) -> tuple[Any, ...]:

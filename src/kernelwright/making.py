@@ -80,8 +80,8 @@ class Maker:
         """The plan before tuning: the one that a call before has come to, if any has."""
         library, effort = self.options.library_to_use(), self.options.effort
         can_measure = self._can_measure()
-        measured = effort.guess_seconds if can_measure else 0.0
-        key = plan_key(captured, self.machine, library, measured)
+        guess_seconds = effort.guess_seconds if can_measure else 0.0
+        key = plan_key(captured, self.machine, library, guess_seconds)
         known = known_plan(key)
         if known is not None:
             return known
