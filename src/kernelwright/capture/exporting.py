@@ -279,7 +279,8 @@ def _frames_without_lines(frames: Any, skip: int) -> traceback.StackSummary:
 
 
 def _once(simplify: Callable[..., Any]) -> Callable[..., Any]:
-    """`sympy.simplify` that does the work for an expression once."""
+    """`sympy.simplify` that does the work once for an expression, and none where it is a product or
+    a sum that nothing divides: sympy has cancelled what it could."""
     known: dict[sympy.Expr, Any] = {}
 
     def simplified(expr: Any, *options: Any, **more: Any) -> Any:
