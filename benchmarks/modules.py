@@ -40,7 +40,7 @@ def main() -> None:
         seconds=options.seconds,
         processes=processes,
         longest=options.longest,
-        preload=("module_parts.packages",),
+        preload=("module_parts.measuring", *_PACKAGES),
     )
     for record in run_tasks(tasks, measure, limits):
         print(_line(record), flush=True)
@@ -92,6 +92,9 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
         for it in facts
     ]
 
+
+_PACKAGES = ("torchvision.models", "timm", "transformers")
+"""What modules are made of, imported once for all processes; one may be missing."""
 
 _FIRST = ("ours", "eager")
 """Ways of which every module has its turn before one of the others begins: what is cut off when the

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from beside import Case, main
-from tiles import KERNELS
 from timing import rms_error, wall_ms
 
 _BUDGET = "HELION_AUTOTUNE_BUDGET_SECONDS"
@@ -29,6 +28,8 @@ _PRODUCTS = ("matmul", "linear_relu", "mlp", "attention")
 
 def measure(case: Case) -> Iterator[dict[str, Any]]:
     """Milliseconds, error and seconds of the first call; nothing of what has no kernel."""
+    from tiles import KERNELS
+
     if case.name not in KERNELS:
         return
     ways = {"helion": None, **({"helion_tf32x3": "tf32x3"} if case.name in _PRODUCTS else {})}

@@ -24,8 +24,6 @@ _FOLDS: dict[Reduction, str] = {
     Reduction.EXP_SUM: "ExpSumFold<{}>",
 }
 
-_CPP = {True: "true", False: "false"}
-
 
 def facts_of(kernel: Kernel) -> list[str]:
     """The declarations of the program (row_program.cuh)."""
@@ -42,8 +40,8 @@ def facts_of(kernel: Kernel) -> list[str]:
     untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
     sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
-    reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
-    is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
+    reduced = [str(at in program.dims).lower() for at in range(len(program.shape))]
+    is_element = [str(result.extent is Extent.ELEMENT).lower() for result in program.results]
     located = any(map(has_coordinates, kernel.expressions))
     totals = [COMPUTED[dtype] for fold in program.folds for dtype in fold.totals]
     return [
@@ -65,7 +63,7 @@ def facts_of(kernel: Kernel) -> list[str]:
         f"static constexpr int DUE[] = {{{_list(str(level) for level in due)}}};",
         f"static constexpr int TAKES[] = {{{_list(map(str, _takes_results(program)))}}};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
-        f"static constexpr bool LOCATED = {_CPP[located]};",
+        f"static constexpr bool LOCATED = {str(located).lower()};",
         f"static constexpr RowShape<{len(sizes)}> SHAPE = "
         f"{{{{{_list(sizes)}}}, {{{_list(reduced)}}}}};",
     ]

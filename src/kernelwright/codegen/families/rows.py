@@ -31,8 +31,6 @@ from kernelwright.ir.row_configs import (
     ShortRows,
 )
 
-_CPP = {True: "true", False: "false"}
-
 _PAIRS = "row_paired.cuh"
 """The file for rows that a product reads next."""
 
@@ -136,9 +134,7 @@ def _constants(config: _Config) -> list[str]:
     if isinstance(config, GridRows):
         values |= {"threads": config.threads, "resident": 1}
     return [
-        f"static constexpr bool {name.upper()} = {_CPP[value]};"
-        if isinstance(value, bool)
-        else f"static constexpr int {name.upper()} = {value};"
+        f"static constexpr {type(value).__name__} {name.upper()} = {str(value).lower()};"
         for name, value in values.items()
     ]
 
