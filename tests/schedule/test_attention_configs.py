@@ -57,6 +57,19 @@ def test_short_rows_leave_room_for_other_blocks(
     assert (first.consumers, first.block_n, first.stages) == wanted
 
 
+@pytest.mark.parametrize(
+    ("heads", "rows", "keys", "ours", "library"),
+    [(256, 1, 4096, 151, 657), (128, 4, 1000, 32, 132), (32, 1, 1000, 8, 138)],
+)
+def test_few_rows_of_float32(heads: int, rows: int, keys: int, ours: float, library: float) -> None:
+    sizes = replace(_sizes(heads, heads, keys, causal=False), rows=rows, dtype=DType.F32)
+    assert attention_configs(sizes, H200)[0].few == rows
+    assert attention_seconds(sizes, H200) * 1e6 == pytest.approx(ours, rel=0.2, abs=8)
+    assert attention_seconds(sizes, H200) < library_seconds(sizes, H200) < 1e-6 * library
+    # A step of blocks for many rows has as many keys.
+    assert attention_configs(replace(sizes, keys=64), H200)[0].few == 0
+
+
 def test_windows_are_ours_in_float32() -> None:
     # H200: 0.124 ms, PyTorch's 0.144, since its tiles are of 64 rows, keys and columns.
     sizes = replace(_sizes(4096, 4096, 49, causal=False), dtype=DType.F32, depth=32, width=32)

@@ -67,13 +67,9 @@ class AttentionSizes:
     @property
     def few(self) -> int:
         """The least power of two of rows that have keys in common; 0 where they are not few, or
-        have no more keys than a step of blocks for many rows.
-
-        Of 16 bits alone: where rows of float32 took that kernel, two runs of a transformer ended in
-        an error of the card (docs/measured/attention.md).
-        """
+        have no more keys than a step of blocks for many rows."""
         rows = self.heads // max(self.groups, 1) * self.rows
-        is_few = self.is_softmax and self.dtype.itemsize < 4 and 0 < rows <= MOST_FEW
+        is_few = self.is_softmax and 0 < rows <= MOST_FEW
         return 1 << (rows - 1).bit_length() if is_few and self.keys > _SHORT_TILE else 0
 
     @property

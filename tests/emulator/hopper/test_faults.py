@@ -148,6 +148,19 @@ def test_block_that_leaves_its_cluster_too_early(build: Build) -> None:
     assert unit.session.findings == ()
 
 
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_asynchronous_store_of_a_block_alone(build: Build, cluster: int) -> None:
+    unit = build("faults")
+    out = torch.zeros(2)
+    assert unit.run("run_send_words", out, cluster) == (0 if cluster == 2 else FAILURE)
+    if cluster == 2:
+        assert out.tolist() == [4, 4]
+        assert unit.session.findings == ()
+    else:
+        assert _kinds(unit) == {UNSUPPORTED}
+        assert "in a cluster of one block" in _messages(unit)
+
+
 @pytest.mark.parametrize("waits", [0, 1])
 def test_kernel_that_starts_before_the_one_before_ends(build: Build, waits: int) -> None:
     unit = build("faults")

@@ -230,6 +230,8 @@ KWEMU_EXPORT void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, 
 KWEMU_EXPORT void kwemu_store_async(unsigned to, const unsigned* words, unsigned barrier,
                                     void* caller) {
   Block& block = *current_block;
+  // Of a block alone it is a fault of the card, also to its own memory.
+  if (block.cluster().size() < 2) fail("an asynchronous store in a cluster of one block", caller);
   const SharedPlace target = place_of(to), arrival = place_of(barrier);
   if (arrival.home != target.home)
     fail("an asynchronous store with another block's barrier", caller);

@@ -78,7 +78,9 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
   const int first = split * p.keys_each;
   const int end = min(first + p.keys_each, p.problem.keys);
   rows.ask_for(first, min(end - first, Tile::ASKED), Tile::THREADS);
-  if (split == 0 && threadIdx.x == 0) {
+  // A block alone has no asynchronous stores: its cluster would need another one.
+  const bool is_alone = p.splits == 1;
+  if (split == 0 && threadIdx.x == 0 && !is_alone) {
     init_barrier(&have_come, 1);
     fence_barrier_init();
     arrive_expecting(&have_come, States::bytes(p.splits));
@@ -99,11 +101,20 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < Tile::ROWS * States::QUADS; i += Tile::THREADS) {
     const int row = i / States::QUADS, quad = i % States::QUADS;
-    store_quad_at_rank(parts.of(split, row) + quad, 0, own.together(row, quad, Tile::WARPS),
-                       &have_come);
+    float4* const to = parts.of(split, row) + quad;
+    const float4 words = own.together(row, quad, Tile::WARPS);
+    if (is_alone) {
+      *to = words;
+    } else {
+      store_quad_at_rank(to, 0, words, &have_come);
+    }
   }
   if (split != 0) return;
-  wait(&have_come, 0);
+  if (is_alone) {
+    __syncthreads();
+  } else {
+    wait(&have_come, 0);
+  }
   store_few<Config>(rows, parts, p.splits);
 #endif
 }

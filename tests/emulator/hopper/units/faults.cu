@@ -217,6 +217,27 @@ extern "C" int run_leave_cluster(int leaves) {
   return launch_dependent(leave_cluster, 2u, 32u, nullptr, leaves, 0, 2);
 }
 
+// A block of a cluster sends four words to its own memory.
+__global__ void send_words(float* out) {
+  __shared__ Barrier barrier;
+  __shared__ float4 received;
+  if (threadIdx.x == 0) {
+    init_barrier(&barrier, 1);
+    fence_barrier_init();
+    arrive_expecting(&barrier, sizeof(received));
+  }
+  sync_cluster();
+  if (threadIdx.x == 0) {
+    store_quad_at_rank(&received, cluster_rank(), make_float4(1, 2, 3, 4), &barrier);
+  }
+  wait(&barrier, 0);
+  if (threadIdx.x == 0) out[blockIdx.x] = received.w;
+}
+
+extern "C" int run_send_words(float* out, int cluster) {
+  return launch_dependent(send_words, 2u, 32u, nullptr, out, 0, cluster);
+}
+
 __global__ void write_one(int* flag) {
   let_next_kernel_start();
   *flag = 1;
