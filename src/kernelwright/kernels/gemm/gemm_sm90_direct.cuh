@@ -6,7 +6,8 @@
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 //
 // A config for such factors has
-//   Masks  JoiningMasks of the operands that join the result
+//   Masks     JoiningMasks of the operands that join the result
+//   IS_PLAIN  whether results are sums, rounded
 
 #include "gemm_sm90_moments.cuh"
 #include "gemm_sm90_store.cuh"
@@ -100,19 +101,46 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
   }
 }
 
-// A warp's 16 rows by 32 columns of 16-bit results, and the 8 columns before them, in the room of
-// its sums. Rows of the result may begin anywhere: each is stored in aligned vectors of its own,
-// the last columns of which wait for the next 32.
+// A warp's 16 rows by OF_COLUMNS columns of 16-bit results, and the 8 columns before them, in the
+// room of its sums. Rows of the result may begin anywhere: each is stored in aligned vectors of its
+// own, the last columns of which wait for the next.
+template <int OF_COLUMNS, int OF_PITCH>
 struct ShiftedRows {
-  static constexpr int ROWS = RowBuffer::ROWS, COLUMNS = RowBuffer::COLUMNS, VECTOR = 8;
+  static constexpr int ROWS = RowBuffer::ROWS, COLUMNS = OF_COLUMNS, VECTOR = 8;
   static constexpr int LANES = COLUMNS / VECTOR;  // of a row
-  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = RowBuffer::PITCH;
+  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = OF_PITCH;
   static constexpr int KEPT = PITCH - BEFORE;  // where no sums are
   unsigned words[ROWS][PITCH];
 
   // The last columns, once all have been stored, until the sums after them have been read.
   __device__ __forceinline__ void keep() { move(WORDS, KEPT); }
   __device__ __forceinline__ void bring_back() { move(KEPT, 0); }
+  // Both, where results come with no sums in their room.
+  __device__ __forceinline__ void move_on() { move(WORDS, 0); }
+
+  // Sums as they are, rounded: see RowBuffer::take_from.
+  template <class T, int PARTS, int COUNT>
+  __device__ __forceinline__ void take_from(const float (&sums)[PARTS][COUNT], int part,
+                                            int columns, int row) {
+    const auto pair = [](float left, float right) {
+      const Vector<T, 2> both = {{narrow<T>(left), narrow<T>(right)}};
+      return reinterpret_cast<const unsigned&>(both);
+    };
+    const int own = BEFORE + threadIdx.x % 4;
+#pragma unroll
+    for (int of = 0; of < PARTS; ++of) {
+#pragma unroll
+      for (int first = 0; first < COUNT; first += WORDS) {
+        if (part != of || columns != first * 2) continue;
+#pragma unroll
+        for (int i = 0; i < WORDS; i += 4) {
+          const float* const four = sums[of] + first + i;
+          words[row][own + i] = pair(four[0], four[1]);
+          words[row + 8][own + i] = pair(four[2], four[3]);
+        }
+      }
+    }
+  }
 
   // From `column` on, which may be odd, down to -VECTOR.
   __device__ __forceinline__ uint4 vector(int row, int column) const {
@@ -138,48 +166,63 @@ struct ShiftedRows {
   }
 };
 
+// Of results that are no more than sums, twice as many columns, at a pitch that keeps their vectors
+// nearly free of bank conflicts.
+template <class Config, int COUNT>
+using ShiftedRowsOf =
+    std::conditional_t<Config::IS_PLAIN, ShiftedRows<(COUNT * 2 < 64 ? COUNT * 2 : 64), 37>,
+                       ShiftedRows<RowBuffer::COLUMNS, RowBuffer::PITCH>>;
+
 // The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
 // are neighbours in memory. `tile`: of the first row and column.
-template <class Problem, class Epilogue, int PARTS, int COUNT>
+template <class Config, class Problem, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_shifted(const Problem& problem, const Epilogue& epilogue,
                                               typename Problem::Result* tile, int first_row,
                                               int first_column, const float (&sums)[PARTS][COUNT],
                                               int part, int row, RowBuffer& buffer) {
   using Result = typename Problem::Result;
-  constexpr int VECTOR = ShiftedRows::VECTOR, LANES = ShiftedRows::LANES;
+  using Rows = ShiftedRowsOf<Config, COUNT>;
+  constexpr int VECTOR = Rows::VECTOR, LANES = Rows::LANES;
   constexpr int AT_ONCE = 32 / LANES;  // rows
-  static_assert(sizeof(ShiftedRows) == sizeof(RowBuffer), "results take the place of sums");
-  auto& results = reinterpret_cast<ShiftedRows&>(buffer);
+  static_assert(sizeof(Rows) <= sizeof(RowBuffer), "results take the place of sums");
+  auto& results = reinterpret_cast<Rows&>(buffer);
   const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
-  const int rows = min(static_cast<int>(problem.m) - first_row, ShiftedRows::ROWS);
+  const int rows = min(static_cast<int>(problem.m) - first_row, Rows::ROWS);
   const int columns = min(COUNT * 2, static_cast<int>(problem.n) - first_column);
   const int64_t pitch = problem.operands[Problem::OUT].row_stride;
   const auto ahead_of_vector = [](const Result* to) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
   };
 #pragma unroll 1
-  for (int first = 0; first < COUNT * 2; first += ShiftedRows::COLUMNS) {
+  for (int first = 0; first < COUNT * 2; first += Rows::COLUMNS) {
     __syncwarp();  // the results before have been read
-    if (first > 0) {
-      results.keep();
+    if constexpr (Config::IS_PLAIN) {
+      if (first > 0) {
+        results.move_on();
+        __syncwarp();
+      }
+      results.template take_from<Result>(sums, part, first, row);
+    } else {
+      if (first > 0) {
+        results.keep();
+        __syncwarp();
+      }
+      buffer.take_from(sums, part, first, row);
       __syncwarp();
-    }
-    buffer.take_from(sums, part, first, row);
-    __syncwarp();
-    Vector<Result, RUN> runs[RUNS];
+      Vector<Result, RUN> runs[RUNS];
 #pragma unroll
-    for (int i = 0; i < RUNS; ++i) {
-      const int of_warp = own_row + i * RUN_ROWS;
-      runs[i] = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
-                                 first_row + of_warp, first_column + first + own_column);
-    }
-    __syncwarp();  // the sums have been read
-    if (first > 0) results.bring_back();
+      for (int i = 0; i < RUNS; ++i) {
+        const int of_warp = own_row + i * RUN_ROWS;
+        runs[i] = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
+                                   first_row + of_warp, first_column + first + own_column);
+      }
+      __syncwarp();  // the sums have been read
+      if (first > 0) results.bring_back();
 #pragma unroll
-    for (int i = 0; i < RUNS; ++i) {
-      unsigned* const to =
-          &results.words[own_row + i * RUN_ROWS][ShiftedRows::BEFORE + own_column / 2];
-      *reinterpret_cast<uint2*>(to) = reinterpret_cast<const uint2&>(runs[i]);
+      for (int i = 0; i < RUNS; ++i) {
+        unsigned* const to = &results.words[own_row + i * RUN_ROWS][Rows::BEFORE + own_column / 2];
+        *reinterpret_cast<uint2*>(to) = reinterpret_cast<const uint2&>(runs[i]);
+      }
     }
     __syncwarp();
 #pragma unroll 1
@@ -197,7 +240,7 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
     }
   }
   // The last columns of rows that begin between vectors.
-  constexpr int END = ShiftedRows::COLUMNS;
+  constexpr int END = Rows::COLUMNS;
 #pragma unroll 1
   for (int r = lane / VECTOR; r < rows; r += 32 / VECTOR) {
     Result* const to = tile + r * pitch + COUNT * 2;
@@ -355,8 +398,8 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
       }
       if constexpr (sizeof(typename Problem::Result) == 2 && Lanes::COLUMNS == 32) {
         if (problem.operands[Problem::OUT].column_stride == 1) {
-          store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
-                        work.column, sums, part, row, buffer);
+          store_shifted<Config>(problem, epilogue, epilogue.place(first_row, work.column).out,
+                                first_row, work.column, sums, part, row, buffer);
           continue;
         }
       }
