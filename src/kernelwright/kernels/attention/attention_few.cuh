@@ -79,8 +79,7 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
   const int end = min(first + p.keys_each, p.problem.keys);
   rows.ask_for(first, min(end - first, Tile::ASKED), Tile::THREADS);
   // A block alone has no asynchronous stores: its cluster would need another one.
-  const bool is_alone = p.splits == 1;
-  if (split == 0 && threadIdx.x == 0 && !is_alone) {
+  if (split == 0 && threadIdx.x == 0 && p.splits > 1) {
     init_barrier(&have_come, 1);
     fence_barrier_init();
     arrive_expecting(&have_come, States::bytes(p.splits));
@@ -103,17 +102,17 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
     const int row = i / States::QUADS, quad = i % States::QUADS;
     float4* const to = parts.of(split, row) + quad;
     const float4 words = own.together(row, quad, Tile::WARPS);
-    if (is_alone) {
-      *to = words;
-    } else {
+    if (p.splits > 1) {
       store_quad_at_rank(to, 0, words, &have_come);
+    } else {
+      *to = words;
     }
   }
   if (split != 0) return;
-  if (is_alone) {
-    __syncthreads();
-  } else {
+  if (p.splits > 1) {
     wait(&have_come, 0);
+  } else {
+    __syncthreads();
   }
   store_few<Config>(rows, parts, p.splits);
 #endif
