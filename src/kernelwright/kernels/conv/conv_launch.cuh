@@ -1,11 +1,10 @@
 #pragma once
 // Host side of conv_sm90.cuh: what it admits, the workspace, and the two launches: the kernel that
-// writes the planes, and the convolution.
+// writes the planes, and the convolution. What lies where is in conv_layout.cuh.
 
 #include "conv_facts.cuh"
+#include "conv_layout.cuh"
 #include "conv_linear_plan.cuh"
-#include "conv_sm90.cuh"
-#include "gemm_sm90_launch.cuh"
 
 // Two __global__ functions: write_planes and conv_sm90 of a config.
 template <class Config, class Input, class Result, class Epilogue>
@@ -13,6 +12,7 @@ struct ConvVariant {
   using Tile = ConvTile<Config>;
   using Parameters = ConvParameters<Input, Result, Epilogue>;
   using Request = ConvRequest<Input, Result>;
+  using Layout = ConvLayout<Config, Input, Result, Epilogue>;
   static constexpr int THREADS = Tile::THREADS;
   static constexpr RowTaps ROW_TAPS = Config::ROW_TAPS;
   static constexpr int PLANE_CHANNELS = Tile::PLANE_CHANNELS;
@@ -37,11 +37,11 @@ struct ConvVariant {
     }
     if (Tile::JOINS && !can_join(request)) return false;
     if (ROW_TAPS == RowTaps::OVERLAPPING &&
-        (row_call(request).dilation != 1 || row_window(request) < 2)) {
+        (Layout::row_call(request).dilation != 1 || Layout::row_window(request) < 2)) {
       return false;
     }
     if (HAS_WINDOWS && !has_phases_for_windows(request)) return false;
-    const ConvShape shape = describe(request);
+    const ConvShape shape = Layout::describe(request);
     if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
     if (IS_PROGRAM && shape.joined() != Tile::FOLD_PHASES) return false;
     if constexpr (Tile::IS_LINEAR) {
@@ -58,23 +58,23 @@ struct ConvVariant {
                          shape.phases();
     double elements = static_cast<double>(request.in_channels);
     for (const ConvCall& call : request.calls) elements *= call.kernel;
-    if (elements >= static_cast<double>(MOST) || filter_pitch(shape) >= MOST) return false;
-    return shape.positions() < MOST && plane_positions(request) < MOST && shape.taps() > 0 &&
-           units < static_cast<double>(MOST) / 2 &&
-           static_cast<double>(plane_positions(request)) * request.images <
+    if (elements >= static_cast<double>(MOST) || Layout::filter_pitch(shape) >= MOST) return false;
+    return shape.positions() < MOST && Layout::plane_positions(request) < MOST &&
+           shape.taps() > 0 && units < static_cast<double>(MOST) / 2 &&
+           static_cast<double>(Layout::plane_positions(request)) * request.images <
                static_cast<double>(MOST) &&
-           plane_elements(request) / 8 < MOST;
+           Layout::plane_elements(request) / 8 < MOST;
   }
 
   static int64_t workspace_bytes(const Request& request) {
-    const ConvShape shape = describe(request);
+    const ConvShape shape = Layout::describe(request);
     return state_offset(request, shape) + state_bytes(request, shape);
   }
 
   // Where the states are that the launch with the same workspace writes.
   static MomentStates moments(const Request& request, const MomentStates& results,
                               void* workspace) {
-    const ConvShape shape = describe(request);
+    const ConvShape shape = Layout::describe(request);
     MomentStates s = describe_states(request, shape);
     s.means = results.means;
     s.spreads = results.spreads;
@@ -87,29 +87,29 @@ struct ConvVariant {
                      void* workspace) const {
     if (request.result_elements() == 0) return cudaSuccess;
     const DeviceLimits device = DeviceLimits::current();
-    const ConvShape shape = describe(request);
+    const ConvShape shape = Layout::describe(request);
     char* const exponents = static_cast<char*>(workspace) + HEADER_BYTES;
-    char* const rows = exponents + exponent_bytes(request);
-    char* const pixels = rows + filter_bytes(shape);
+    char* const rows = exponents + Layout::exponent_bytes(request);
+    char* const pixels = rows + Layout::filter_bytes(shape);
     PlaneParameters planes = {};
     planes.header = static_cast<ConvHeader*>(workspace);
-    planes.shape = describe_planes(request);
-    planes.pixels = describe_pixels(request, pixels);
-    planes.filter = describe_filter(request, shape, rows, exponents);
+    planes.shape = Layout::describe_planes(request);
+    planes.pixels = Layout::describe_pixels(request, pixels);
+    planes.filter = Layout::describe_filter(request, shape, rows, exponents);
     const unsigned plane_blocks = plan_blocks(planes, device);
     cudaError_t status = launch_planes(planes, plane_blocks, stream);
     if (status != cudaSuccess) return status;
 
     Parameters p = {};
     p.shape = shape;
-    p.plain = describe_plain(request);
+    p.plain = Layout::describe_plain(request);
     p.divisors = PositionDivisors::make(shape);
     p.positions = static_cast<uint32_t>(shape.positions());
     for (const ConvDimension& d : shape.dimensions) {
       p.has_window_parts |= int64_t{d.positions} * d.window > d.out;
     }
-    p.chunks = chunks(shape);
-    p.group_pitch = group_pitch(request);
+    p.chunks = Layout::chunks(shape);
+    p.group_pitch = Layout::group_pitch(request);
     if constexpr (Tile::HAS_PATCHES) plan_halo(shape, &p.halo);
     p.runs = describe_runs(request, shape);
     p.units = number_units(shape, p.halo, p.runs);
@@ -124,7 +124,7 @@ struct ConvVariant {
     if constexpr (HAS_MOMENTS) {
       p.epilogue.moments = moments(request, epilogue.moments, workspace);
     }
-    const int64_t elements = plane_elements(request) + filter_elements(shape);
+    const int64_t elements = Layout::plane_elements(request) + Layout::filter_elements(shape);
     p.rest = {planes.header, static_cast<int>(plane_blocks),
               SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS)};
     p.filter_exponents = planes.filter.exponents;
@@ -136,12 +136,12 @@ struct ConvVariant {
     for (int set = 0; set < SETS && status == cudaSuccess; ++set) {
       char* const first = pixels + set * Tile::PLANES * planes.pixels.plane_elements * 2;
       if constexpr (Tile::HAS_PATCHES) {
-        status = encode_patch(&p.pixel_maps[set], first, patch_box(request, shape, p.halo));
+        status = encode_patch(&p.pixel_maps[set], first, Layout::patch_box(request, shape, p.halo));
       } else if constexpr (!Tile::IS_LINEAR) {
-        status = encode_pixels(&p.pixel_maps[set], first, pixel_box(request, shape));
+        status = encode_pixels(&p.pixel_maps[set], first, Layout::pixel_box(request, shape));
       }
     }
-    if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(shape));
+    if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, Layout::filter_box(shape));
     if (status != cudaSuccess) return status;
     const int most = device.multiprocessors / Tile::CLUSTER;
     const int clusters = p.units.count < most ? p.units.count : most;
@@ -157,7 +157,6 @@ struct ConvVariant {
   static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
-  static constexpr int FILTER_PLANES = (Tile::HAS_FILTER_SETS ? SETS : 1) * Tile::PLANES;
 
   static bool has_phases_for_windows(const Request& request) {
     for (int d = 0; d < MAX_SPATIAL; ++d) {
@@ -180,212 +179,6 @@ struct ConvVariant {
     if (request.direction != ConvDirection::USUAL || row.stride > MAX_TRAVERSAL_STEP) return false;
     const int64_t reach = int64_t{row.kernel - 1} * row.dilation;
     return reach < MOST && reach * request.in_channels < MOST * MOST / 8;
-  }
-
-  static int64_t channel_pitch(int64_t channels) { return (channels + 7) / 8 * 8; }
-  // The call along W of which each output is a position: the user's, or of neighbouring outputs.
-  static ConvCall row_call(const Request& request) {
-    return Config::OUTPUTS > 1 ? request.calls[0].joining(Config::OUTPUTS) : request.calls[0];
-  }
-  // Taps of a row that are the channels of one.
-  static int row_window(const Request& request) {
-    const int kernel = row_call(request).kernel;
-    if (ROW_TAPS == RowTaps::FOLDED) return kernel;
-    if (ROW_TAPS == RowTaps::APART) return 1;
-    const int64_t fit = Config::CHUNK / channel_pitch(request.in_channels);
-    return fit < kernel ? static_cast<int>(fit) : kernel;
-  }
-  static RowFold describe_fold(const Request& request) {
-    const ConvCall row = row_call(request);
-    const int in = static_cast<int>(row.in);
-    if (ROW_TAPS == RowTaps::FOLDED) return {row.kernel, in, row.stride, row.padding, row.dilation};
-    return {1, in, 1, row.padding, 1};
-  }
-
-  // With all taps apart, of the same positions.
-  static ConvShape describe_plain(const Request& request) {
-    ConvShape shape = describe_apart(request);
-    if (Config::OUTPUTS > 1) {
-      shape.dimensions[0] = ConvDimension::side_by_side(shape.dimensions[0], Config::OUTPUTS);
-    }
-    return in_windows(request, shape);
-  }
-  static ConvShape in_windows(const Request& request, ConvShape shape) {
-    for (int d = 0; HAS_WINDOWS && d < MAX_SPATIAL; ++d) {
-      shape.dimensions[d] = ConvDimension::windows(shape.dimensions[d], request.windows[d]);
-    }
-    return shape;
-  }
-  static ConvShape describe_apart(const Request& request) {
-    ConvShape shape = {};
-    shape.images = request.images;
-    shape.groups = request.groups;
-    shape.in_channels = static_cast<int>(request.in_channels / request.groups);
-    shape.out_channels = static_cast<int>(request.out_channels / request.groups);
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      shape.dimensions[d] = request.direction == ConvDirection::USUAL
-                                ? ConvDimension::usual(request.calls[d])
-                                : ConvDimension::transposed(request.calls[d]);
-    }
-    return shape;
-  }
-  // As the tensor cores compute it.
-  static ConvShape describe(const Request& request) {
-    return in_windows(request, describe_planes(request));
-  }
-  // The same without windows, as the kernel that writes the planes has it.
-  static ConvShape describe_planes(const Request& request) {
-    ConvShape shape = describe_apart(request);
-    for (int d = 0; d < Config::JOINED; ++d) {
-      shape.dimensions[d] = ConvDimension::joined_phases(request.calls[d]);
-    }
-    if (ROW_TAPS == RowTaps::APART && Config::OUTPUTS == 1) return shape;
-    const ConvCall row = row_of_planes(request);
-    if (ROW_TAPS == RowTaps::FOLDED) shape.in_channels *= row_window(request);
-    if (ROW_TAPS == RowTaps::OVERLAPPING) {
-      shape.in_channels =
-          static_cast<int>(row_window(request) * channel_pitch(request.in_channels));
-    }
-    shape.dimensions[0] =
-        Config::OUTPUTS > 1 ? ConvDimension::joined_outputs(request.calls[0], Config::OUTPUTS, row)
-                            : ConvDimension::usual(row);
-    return shape;
-  }
-  // The call along W that remains when taps are channels.
-  static ConvCall row_of_planes(const Request& request) {
-    const ConvCall row = row_call(request);
-    if (ROW_TAPS == RowTaps::APART) return row;
-    const int window = row_window(request);
-    const int64_t width = plane_width(request);
-    if (ROW_TAPS == RowTaps::FOLDED) return {width, row.out};
-    return {width - (window - 1), row.out, (row.kernel + window - 1) / window,
-            row.stride,           0,       window};
-  }
-
-  // Pixels of a row of the planes.
-  static int64_t plane_width(const Request& request) {
-    const ConvCall row = row_call(request);
-    if (ROW_TAPS == RowTaps::APART) return row.in;
-    if (ROW_TAPS == RowTaps::FOLDED) return row.out;
-    const int64_t window = row_window(request);
-    const int64_t all = row.in + 2 * row.padding;
-    const int64_t used = (row.out - 1) * row.stride + (row.kernel + window - 1) / window * window;
-    return used > all ? used : all;
-  }
-  static int64_t plane_positions(const Request& request) {
-    return plane_width(request) * request.calls[1].in * request.calls[2].in;
-  }
-  // Channels of the planes from one group to the next: copies begin at 16 bytes.
-  static int group_pitch(const Request& request) {
-    const int64_t channels = request.in_channels / request.groups;
-    return static_cast<int>(request.groups > 1 ? channel_pitch(channels) : channels);
-  }
-  // Channels that a pixel of the planes has.
-  static int64_t pixel_channels(const Request& request) {
-    const int64_t channels = int64_t{group_pitch(request)} * request.groups;
-    return channels * (ROW_TAPS == RowTaps::FOLDED ? row_window(request) : 1);
-  }
-  static int64_t pixel_pitch(const Request& request) {
-    return channel_pitch(pixel_channels(request));
-  }
-  static int64_t plane_elements(const Request& request) {
-    return request.images * plane_positions(request) * pixel_pitch(request);
-  }
-  static int chunks(const ConvShape& shape) {
-    return (shape.in_channels + Config::CHUNK - 1) / Config::CHUNK;
-  }
-  static int64_t filter_pitch(const ConvShape& shape) {
-    const int spare = Tile::IS_LINEAR ? shape.taps() % 2 : 0;
-    return int64_t{shape.taps() + spare} * chunks(shape) * Tile::CHUNK;
-  }
-  static int64_t filter_rows(const ConvShape& shape) {
-    return int64_t{shape.rows()} * shape.groups * shape.filter_phases();
-  }
-  static int64_t filter_elements(const ConvShape& shape) {
-    return filter_rows(shape) * filter_pitch(shape);
-  }
-  static int64_t filter_bytes(const ConvShape& shape) {
-    return aligned_bytes(FILTER_PLANES * filter_elements(shape) * 2);
-  }
-  static int64_t exponent_bytes(const Request& request) {
-    return aligned_bytes(request.out_channels * 4);
-  }
-
-  static PixelPlanes describe_pixels(const Request& request, void* planes) {
-    PixelPlanes p = {};
-    p.data = request.data;
-    p.strides = request.data_strides;
-    p.images = request.images;
-    // Also of overlapping pixels, where there is no padding along W.
-    p.is_contiguous = plane_width(request) == request.calls[0].in;
-    int64_t stride = 1;
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      p.in[d] = static_cast<int>(request.calls[d].in);
-      p.divisors[d] = Divisor(static_cast<uint32_t>(d == 0 ? plane_width(request) : p.in[d]));
-      if (p.in[d] > 1 && request.data_strides.spatial[d] != stride) p.is_contiguous = false;
-      stride *= p.in[d];
-    }
-    p.channels = static_cast<int>(pixel_channels(request));
-    p.pitch = static_cast<int>(pixel_pitch(request));
-    p.real_channels = static_cast<int>(request.in_channels);
-    p.group_channels = static_cast<int>(request.in_channels / request.groups);
-    p.group_pitch = group_pitch(request);
-    p.of_channels = Divisor(static_cast<uint32_t>(request.in_channels));
-    p.of_groups = Divisor(static_cast<uint32_t>(p.group_pitch));
-    p.fold = describe_fold(request);
-    p.planes = static_cast<__half*>(planes);
-    p.plane_elements = plane_elements(request);
-    p.positions = static_cast<uint32_t>(plane_positions(request));
-    constexpr uint32_t OF_TILE = PLANE_ELEMENTS / PLANE_CHANNELS;
-    p.channel_tiles = Divisor((p.pitch + PLANE_CHANNELS - 1) / PLANE_CHANNELS);
-    p.position_tiles = Divisor((p.positions + OF_TILE - 1) / OF_TILE);
-    return p;
-  }
-
-  static FilterPlanes describe_filter(const Request& request, const ConvShape& shape, void* rows,
-                                      void* exponents) {
-    FilterPlanes f = {};
-    f.data = request.filter;
-    f.strides = request.filter_strides;
-    f.rows = static_cast<__half*>(rows);
-    f.pitch = filter_pitch(shape);
-    f.plane_elements = filter_elements(shape);
-    f.exponents = static_cast<int*>(exponents);
-    f.chunk = Tile::CHUNK;
-    f.used = Config::CHUNK;
-    f.channels = shape.in_channels;
-    f.chunks = chunks(shape);
-    f.fold = row_window(request);
-    f.fold_channels = shape.in_channels / f.fold;
-    f.row_taps = request.calls[0].kernel;
-    f.real_channels = static_cast<int>(request.in_channels);
-    f.out_channels = static_cast<int>(request.out_channels);
-    f.elements = static_cast<uint32_t>(request.in_channels / request.groups);
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      f.kernel[d] = Divisor(static_cast<uint32_t>(request.calls[d].kernel));
-      f.elements *= request.calls[d].kernel;
-    }
-    f.has_spare = Tile::IS_LINEAR && shape.taps() % 2 == 1;
-    while (1 << f.chunk_bits < f.chunk) ++f.chunk_bits;
-    f.of_chunks = Divisor(static_cast<uint32_t>(f.chunks));
-    f.is_staged = !f.has_spare && f.fold == 1 && shape.phases() == 1 && is_in_one_piece(request) &&
-                  f.elements <= StagedRow::ELEMENTS;
-    if (f.is_staged) f.of_taps = Divisor(f.elements / f.channels);
-    f.is_aligned =
-        f.elements % FILTER_WIDTH == 0 && request.filter_strides.out_channel % FILTER_WIDTH == 0 &&
-        request.filter_strides.group % FILTER_WIDTH == 0 &&
-        reinterpret_cast<uintptr_t>(request.filter) % (FILTER_WIDTH * sizeof(Input)) == 0;
-    return f;
-  }
-
-  // Whether an output channel's filter has its taps side by side, and its channels.
-  static bool is_in_one_piece(const Request& request) {
-    int64_t stride = 1;
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      if (request.calls[d].kernel > 1 && request.filter_strides.taps[d] != stride) return false;
-      stride *= request.calls[d].kernel;
-    }
-    return request.in_channels == request.groups || request.filter_strides.in_channel == stride;
   }
 
   // Sets how many blocks write the filter; all blocks are returned.
@@ -445,8 +238,8 @@ struct ConvVariant {
   }
 
   static int64_t state_offset(const Request& request, const ConvShape& shape) {
-    return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
-           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
+    return HEADER_BYTES + Layout::exponent_bytes(request) + Layout::filter_bytes(shape) +
+           aligned_bytes(SETS * Tile::PLANES * Layout::plane_elements(request) * 2);
   }
   static int64_t state_bytes(const Request& request, const ConvShape& shape) {
     if constexpr (!HAS_MOMENTS) return 0;
@@ -504,7 +297,7 @@ struct ConvVariant {
   static bool plan_halo(const ConvShape& shape, HaloPlan* plan) {
     const ConvDimension &w = shape.dimensions[0], &h = shape.dimensions[1];
     if (w.step != 1 || h.step != 1 || h.phases > MAX_PHASES || w.phases > MAX_PHASES) return false;
-    if (Tile::CHUNKS > 1 && chunks(shape) > 1) return false;
+    if (Tile::CHUNKS > 1 && Layout::chunks(shape) > 1) return false;
     const int64_t halo_w = w.last_offset(), halo_h = h.last_offset();
     const int64_t block = Tile::BLOCK_POSITIONS;
     double best = 0;
@@ -533,52 +326,5 @@ struct ConvVariant {
       plan->tiles[2] = Divisor(static_cast<uint32_t>(shape.dimensions[2].positions));
     }
     return best > 0;
-  }
-
-  static PatchBox patch_box(const Request& request, const ConvShape& shape, const HaloPlan& plan) {
-    PatchBox box = {};
-    box.spatial = Config::SPATIAL;
-    box.images = request.images;
-    box.channels = pixel_pitch(request);
-    for (int d = 0; d < MAX_SPATIAL; ++d) box.sizes[d] = shape.dimensions[d].in;
-    box.box_channels = Tile::CHUNK;
-    box.columns = plan.pitch.value();
-    box.rows = plan.patch_rows;
-    box.swizzle = Tile::SWIZZLE;
-    return box;
-  }
-
-  static PixelBox pixel_box(const Request& request, const ConvShape& shape) {
-    PixelBox box = {};
-    box.spatial = Config::SPATIAL;
-    box.images = request.images * Tile::PLANES;
-    box.pitch = pixel_pitch(request);
-    box.channels = ROW_TAPS == RowTaps::OVERLAPPING ? shape.in_channels : box.pitch;
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      box.sizes[d] = shape.dimensions[d].in;
-      box.in_memory[d] = d == 0 ? plane_width(request) : request.calls[d].in;
-      box.lower[d] = shape.dimensions[d].lower;
-      box.upper[d] = shape.dimensions[d].upper();
-      box.steps[d] = shape.dimensions[d].step;
-    }
-    box.box_channels = Tile::CHUNK;
-    box.box_pixels = Tile::COPY_POSITIONS;
-    box.swizzle = Tile::SWIZZLE;
-    return box;
-  }
-
-  static TensorBox filter_box(const ConvShape& shape) {
-    TensorBox box = {};
-    box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
-    box.box[0] = Tile::BLOCK_K;
-    box.box[1] = Tile::BLOCK_CHANNELS / Tile::CLUSTER;
-    box.box[2] = 1;
-    box.sizes[0] = filter_pitch(shape);
-    box.sizes[1] = filter_rows(shape);
-    box.sizes[2] = FILTER_PLANES;
-    box.strides[0] = filter_pitch(shape) * 2;
-    box.strides[1] = filter_elements(shape) * 2;
-    return box;
   }
 };

@@ -166,13 +166,6 @@ struct ShiftedRows {
   }
 };
 
-// Of results that are no more than sums, twice as many columns, at a pitch that keeps their vectors
-// nearly free of bank conflicts.
-template <class Config, int COUNT>
-using ShiftedRowsOf =
-    std::conditional_t<Config::IS_PLAIN, ShiftedRows<(COUNT * 2 < 64 ? COUNT * 2 : 64), 37>,
-                       ShiftedRows<RowBuffer::COLUMNS, RowBuffer::PITCH>>;
-
 // The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
 // are neighbours in memory. `tile`: of the first row and column.
 template <class Config, class Problem, class Epilogue, int PARTS, int COUNT>
@@ -181,7 +174,10 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
                                               int first_column, const float (&sums)[PARTS][COUNT],
                                               int part, int row, RowBuffer& buffer) {
   using Result = typename Problem::Result;
-  using Rows = ShiftedRowsOf<Config, COUNT>;
+  // Of no more than sums twice as many columns, at a pitch with hardly a bank conflict.
+  using PlainRows = ShiftedRows<(COUNT * 2 < 64 ? COUNT * 2 : 64), 37>;
+  using OtherRows = ShiftedRows<RowBuffer::COLUMNS, RowBuffer::PITCH>;
+  using Rows = std::conditional_t<Config::IS_PLAIN, PlainRows, OtherRows>;
   constexpr int VECTOR = Rows::VECTOR, LANES = Rows::LANES;
   constexpr int AT_ONCE = 32 / LANES;  // rows
   static_assert(sizeof(Rows) <= sizeof(RowBuffer), "results take the place of sums");
