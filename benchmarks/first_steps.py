@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nothing_kept import nothing_kept
 from provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "quickstart.md"
-_KEPT = ("KERNELWRIGHT_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _SHOWN = 4
 """Last lines of a step's output that are recorded."""
 
@@ -40,9 +40,9 @@ def main() -> None:
     report: dict[str, Any] = {"provenance": provenance(), "cores": os.cpu_count(), "steps": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        kept = {name: str(folder / name.lower()) for name in _KEPT}
+        environment = os.environ | nothing_kept(folder)
         for step, command, place in _steps(folder, shlex.split(options.command)):
-            report["steps"].append(_run(step, command, place, os.environ | kept))
+            report["steps"].append(_run(step, command, place, environment))
             print(json.dumps(report["steps"][-1]), flush=True)
             options.output.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -17,17 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nothing_kept import nothing_kept
 from provenance import provenance
 
 from kernelwright.env import usable_cores
 
 COMMAND = "from kernelwright.cli import script; script()"
-FOLDERS = (
-    "KERNELWRIGHT_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TRITON_CACHE_DIR",
-)
 
 
 def main() -> None:
@@ -52,12 +47,11 @@ def main() -> None:
 
 def _optimize(problem: Path, effort: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        kept = {name: str(Path(folder, name.lower())) for name in FOLDERS}
         command = ["optimize", str(problem), "-o", str(Path(folder, "new.py"))]
         start = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-c", COMMAND, *command, "--effort", effort, "--json"],
-            env=os.environ | kept,
+            env=os.environ | nothing_kept(Path(folder)),
             stdout=subprocess.PIPE,
             text=True,
             check=False,

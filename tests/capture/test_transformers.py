@@ -84,14 +84,12 @@ MODELS: dict[Callable[[Any], Made], list[str]] = {
     whisper: ["BaseModelOutput"],
     mamba: ["MambaCausalLMOutput"],
 }
-_EMULATED = (clip, llama, mamba)
-"""Those whose kernels run: what the others are made of, these have between them."""
 
 
 @torch.no_grad()
 @pytest.mark.timeout(400)  # a dozen kernels are compiled
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
-def test_graph_and_plan_are_the_model_and_kernels_too(
+def test_graph_plan_and_kernels_are_the_model(
     make: Callable[[Any], Made], hf: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
@@ -103,8 +101,6 @@ def test_graph_and_plan_are_the_model_and_kernels_too(
     assert plan.kernels
     checks = check_plan(model, args, kwargs, graph, plan)
     assert [str(check) for check in checks if not check.agrees] == []
-    if make not in _EMULATED:
-        return
     # Half of the time went to capturing: once is enough.
     monkeypatch.setattr("kernelwright.module.capture_in_memory", lambda *_: graph)
     with Session() as session:

@@ -64,7 +64,7 @@ def test_short_rows_leave_room_for_other_blocks(
 def test_few_rows_of_float32(heads: int, rows: int, keys: int, ours: float, library: float) -> None:
     sizes = replace(_sizes(heads, heads, keys, causal=False), rows=rows, dtype=DType.F32)
     assert attention_configs(sizes, H200)[0].few == rows
-    assert attention_seconds(sizes, H200) * 1e6 == pytest.approx(ours, rel=0.2, abs=8)
+    assert attention_seconds(sizes, H200) * 1e6 == pytest.approx(ours + 2.5, rel=0.25)
     assert attention_seconds(sizes, H200) < library_seconds(sizes, H200) < 1e-6 * library
     # A step of blocks for many rows has as many keys.
     assert attention_configs(replace(sizes, keys=64), H200)[0].few == 0

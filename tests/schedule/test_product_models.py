@@ -215,8 +215,8 @@ def test_rows_that_do_not_lie_together_are_batches(equation: str, batches: int, 
     assert (found.copied.batches, found.copied.m) == (1, batches * m)
 
 
-# 16 bits, both factors along K, on an H200: tiles of 128 x 128 took 748 and 42.5 us.
-@pytest.mark.parametrize(("columns", "measured"), [(50257, 589), (3072, 39.7)])
+# 16 bits, both factors along K, on an H200, microseconds; the second with bias and GELU.
+@pytest.mark.parametrize(("columns", "measured"), [(50257, 578), (3072, 44)])
 def test_turns_of_16_bits_have_wide_tiles(columns: int, measured: float) -> None:
     product = shape(4096, 768, columns, dtype=DType.BF16)
     product = replace(product, rhs=replace(product.rhs, major=Major.K, is_aligned=True))

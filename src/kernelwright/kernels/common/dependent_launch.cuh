@@ -69,7 +69,8 @@ cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned t
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
-  // A cluster of one block is a cluster all the same, and blocks begin faster without.
+  // A cluster of one block is a cluster all the same but for asynchronous stores
+  // (store_quad_at_rank), and blocks begin faster without.
   if (cluster > 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count].val.clusterDim.x = static_cast<unsigned>(cluster);

@@ -77,7 +77,7 @@ __device__ __forceinline__ void store_word_at_rank(uint32_t* shared, int rank, u
 }
 
 // The same of four words, asynchronously: their bytes arrive at a barrier of that block, at the
-// place of `barrier`. The block that sends may end.
+// place of `barrier`. The block that sends may end. A fault in a cluster of one block.
 __device__ __forceinline__ void store_quad_at_rank(float4* shared, int rank, const float4& words,
                                                    Barrier* barrier) {
   asm volatile(

@@ -14,8 +14,8 @@ struct ConvVariant {
   using Request = ConvRequest<Input, Result>;
   using Layout = ConvLayout<Config, Input, Result, Epilogue>;
   static constexpr int THREADS = Tile::THREADS;
-  static constexpr RowTaps ROW_TAPS = Config::ROW_TAPS;
-  static constexpr int PLANE_CHANNELS = Tile::PLANE_CHANNELS;
+  static constexpr RowTaps ROW_TAPS = Layout::ROW_TAPS;
+  static constexpr int PLANE_CHANNELS = Layout::PLANE_CHANNELS;
   static constexpr bool JOINS = Tile::JOINS;
 
   void (*planes)(PlaneParameters);
@@ -150,7 +150,7 @@ struct ConvVariant {
   }
 
  private:
-  static constexpr bool HAS_WINDOWS = ANY_WINDOWS && Epilogue::WINDOWS != ConvFold::NONE;
+  static constexpr bool HAS_WINDOWS = Layout::HAS_WINDOWS;
   static constexpr bool OVER_CHANNELS = ANY_CHANNEL_FOLDS && Epilogue::CHANNELS != ConvFold::NONE;
   static constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
   static constexpr bool HAS_MOMENTS = ANY_MOMENTS && Epilogue::MOMENTS != ConvMoments::NONE;

@@ -127,19 +127,13 @@ struct ShiftedRows {
       return reinterpret_cast<const unsigned&>(both);
     };
     const int own = BEFORE + threadIdx.x % 4;
+    visit_columns<COLUMNS>(sums, part, columns, [&](const float* registers) {
 #pragma unroll
-    for (int of = 0; of < PARTS; ++of) {
-#pragma unroll
-      for (int first = 0; first < COUNT; first += WORDS) {
-        if (part != of || columns != first * 2) continue;
-#pragma unroll
-        for (int i = 0; i < WORDS; i += 4) {
-          const float* const four = sums[of] + first + i;
-          words[row][own + i] = pair(four[0], four[1]);
-          words[row + 8][own + i] = pair(four[2], four[3]);
-        }
+      for (int i = 0; i < WORDS; i += 4) {
+        words[row][own + i] = pair(registers[i], registers[i + 1]);
+        words[row + 8][own + i] = pair(registers[i + 2], registers[i + 3]);
       }
-    }
+    });
   }
 
   // From `column` on, which may be odd, down to -VECTOR.

@@ -5,6 +5,20 @@
 #include "gemm_epilogue.cuh"
 #include "gemm_sm90_tile.cuh"
 
+// Calls visit(registers) with those of COLUMNS columns from `columns` of part `part` on. Registers
+// have no numbers at run time: there is a branch for each place, and what follows is there once.
+template <int COLUMNS, int PARTS, int COUNT, class Visit>
+__device__ __forceinline__ void visit_columns(const float (&sums)[PARTS][COUNT], int part,
+                                              int columns, const Visit& visit) {
+#pragma unroll
+  for (int of = 0; of < PARTS; ++of) {
+#pragma unroll
+    for (int first = 0; first < COUNT; first += COLUMNS / 2) {
+      if (part == of && columns == first * 2) visit(sums[of] + first);
+    }
+  }
+}
+
 // A warp's 16 rows by 32 columns: fragments go in, whole rows come out, so that a store fills cache
 // lines. The pitch keeps both ways free of bank conflicts.
 struct RowBuffer {
@@ -22,19 +36,13 @@ struct RowBuffer {
       store_vector(place + 8 * PITCH, Vector<float, 2>{{sums[i + 2], sums[i + 3]}});
     }
   }
-  // The same from column `columns` of part `part` on. Registers have no numbers at run time: there
-  // is a branch for each place, and what follows is there once.
+  // The same from column `columns` of part `part` on.
   template <int PARTS, int COUNT>
   __device__ __forceinline__ void take_from(const float (&sums)[PARTS][COUNT], int part,
                                             int columns, int row) {
-#pragma unroll
-    for (int of = 0; of < PARTS; ++of) {
-#pragma unroll
-      for (int first = 0; first < COUNT; first += COLUMNS / 2) {
-        if (part == of && columns == first * 2)
-          take(sums[of] + first, row, min(COUNT, COLUMNS / 2));
-      }
-    }
+    visit_columns<COLUMNS>(sums, part, columns, [&](const float* registers) {
+      take(registers, row, min(COUNT, COLUMNS / 2));
+    });
   }
 };
 static_assert(sizeof(RowBuffer) == ROW_BUFFER_BYTES, "Sm90Tile reserves as much");
