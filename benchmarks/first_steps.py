@@ -28,7 +28,7 @@ from provenance import provenance
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "quickstart.md"
 _SHOWN = 4
-"""Last lines of a step's output that are recorded."""
+"""Last lines of what a step prints, or of its progress if it prints nothing, that are recorded."""
 
 
 def main() -> None:
@@ -38,10 +38,16 @@ def main() -> None:
     parser.add_argument("--command", default="", help="instead of what make demo installs")
     options = parser.parse_args()
     report: dict[str, Any] = {"provenance": provenance(), "cores": os.cpu_count(), "steps": []}
+    if options.command and options.output.exists():
+        before = json.loads(options.output.read_text())["steps"]
+        report["steps"] = [it for it in before if it["step"].startswith("optimize ")]
+    there = {it["step"] for it in report["steps"]}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | nothing_kept(folder)
         for step, command, place in _steps(folder, shlex.split(options.command)):
+            if step in there:
+                continue
             report["steps"].append(_run(step, command, place, environment))
             print(json.dumps(report["steps"][-1]), flush=True)
             options.output.write_text(json.dumps(report, indent=1) + "\n")
@@ -85,7 +91,7 @@ def _run(
     began = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     seconds = round(time.perf_counter() - began, 1)
-    lines = (done.stdout + done.stderr).strip().splitlines()
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     shown = [re.sub(r"/\S*/", "", line) for line in lines[-_SHOWN:]]
     return {"step": name, "seconds": seconds, "code": done.returncode, "output": shown}
 

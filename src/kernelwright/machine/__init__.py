@@ -12,6 +12,7 @@ from kernelwright.machine.rates import (
     AttentionRates,
     ConvolutionRates,
     RecurrentRates,
+    TurnRates,
     WarpgroupRates,
 )
 from kernelwright.machine.records import Limits, Machine, Origin
@@ -29,6 +30,7 @@ __all__ = [
     "Machine",
     "Origin",
     "RecurrentRates",
+    "TurnRates",
     "WarpgroupRates",
     "detect",
     "machine_of",

@@ -148,8 +148,9 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
     if config.feed is Feed.PAIRED and (config.transposed or lhs.major is not Major.K):
         return False
     # Boxes along N have 64 columns, and each block of a cluster fetches half of a tile's.
-    halves = config.cluster == 2 and rhs.major is Major.MN and config.feed.is_direct
-    if halves and config.block_n % (2 * _BOX_COLUMNS):
+    has_halves = config.cluster == 2 and config.feed.is_direct
+    is_slow = config.feed is Feed.TURNS and shape.taps == 1 and shape.dtype is not DType.F32
+    if has_halves and config.block_n % (2 * _BOX_COLUMNS) and (rhs.major is Major.MN or is_slow):
         return False
     if config.feed.is_direct and shape.dtype is DType.F32 and {lhs.major, rhs.major} != {Major.K}:
         return False  # there are no products of 32 bits that lie otherwise

@@ -79,10 +79,24 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
     # Plain products of 16 bits were timed with what their clusters share: see turn_cycles.
-    is_fitted = shape.taps == 1 and shape.dtype is not DType.F32
-    arriving = 0.0 if is_fitted else _arriving_cycles(shape, config, rates)
-    waits = shape.joined > 0 and steps <= _FEW_STEPS
-    return turn_cycles(config, steps, waves, shape.n, shape.extras, arriving, rates, waits=waits)
+    is_short = _is_short_product(shape)
+    arriving = 0.0 if is_short else _arriving_cycles(shape, config, rates)
+    return turn_cycles(
+        config,
+        steps,
+        waves,
+        shape.n,
+        shape.extras,
+        arriving,
+        rates,
+        rates.short_turns if is_short else rates.turns,
+        waits=shape.joined > 0 and steps <= _FEW_STEPS,
+    )
+
+
+def _is_short_product(shape: ProductShape) -> bool:
+    """Whether factors of 16 bits are no patches."""
+    return shape.taps == 1 and shape.dtype is not DType.F32
 
 
 def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -90,10 +104,10 @@ def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     rates = warpgroup_rates(machine)
     steps, columns = shape.steps(config), min(config.block_n, shape.n)
     missing = rates.missing_row_cycles * (config.block_n - columns)
-    row = ROW_BYTES / rates.turn_bytes
+    row = ROW_BYTES / rates.turns.bytes
     arriving = row * config.pixels + config.taps * (row * columns + missing)
     multiplying = config.taps * rates.band_tap_cycles[config.block_n]
-    around = rates.tile_cycles * columns / 128 * (1.0 + rates.turn_extra * shape.extras)
+    around = rates.tile_cycles * columns / 128 * (1.0 + rates.turns.extra * shape.extras)
     step = max(arriving, multiplying, rates.copy_cycles / config.stages)
     tile = rates.short_tile_cycles + steps * step + around
     tiles = ceil(shape.padded / config.block_m) * ceil(shape.n / config.block_n)
@@ -105,7 +119,7 @@ def _arriving_cycles(shape: ProductShape, config: TensorCoreConfig, rates: Warpg
     columns of a tile that the result does not have are rows of zeros."""
     size = shape.m if config.transposed else shape.n
     columns = size / ceil(size / config.block_n)
-    row = rates.patch_row_cycles if shape.taps > 1 else ROW_BYTES / rates.turn_bytes
+    row = rates.patch_row_cycles if shape.taps > 1 else ROW_BYTES / rates.turns.bytes
     missing = rates.missing_row_cycles * (config.block_n - columns)
     return row * (config.block_m + columns) + missing
 
@@ -119,10 +133,12 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
     is_direct = config.feed is Feed.DIRECT
+    is_short = is_direct and _is_short_product(shape)
+    step *= rates.short_step if is_short else 1.0
     arriving = 0.0
     if is_direct and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
         step *= rates.many_narrow if config.block_n < 128 else 1.0
-        arriving = _arriving_cycles(shape, config, rates)
+        arriving = 0.0 if is_short else _arriving_cycles(shape, config, rates)
     step = max(step, arriving, rates.copy_cycles / config.stages if is_direct else 0.0)
     step *= rates.converting if config.feed is Feed.CONVERT else 1.0
     step *= rates.two_stages if config.stages == 2 else 1.0
@@ -131,12 +147,13 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
         end = max(end, rates.unaligned_tile_cycles)
     columns = config.block_n if config.transposed else min(config.block_n, shape.n)
     around = end * columns / 128 * (rates.transposed if config.transposed else 1.0)
+    around *= rates.short_tile * (1.0 + rates.short_extra * shape.extras) if is_short else 1.0
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
     few = (
         not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, _FEW_STEPS)
     )
     if is_direct and ((few and shape.joined > 0) or config.resident > 1):
-        around *= 1.0 + rates.turn_extra * shape.extras
+        around *= 1.0 + rates.turns.extra * shape.extras
         tile = rates.short_tile_cycles + steps * step + around
         tile = max(tile, config.resident * max(steps * arriving, rates.resident_share * tile))
     else:

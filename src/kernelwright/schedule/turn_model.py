@@ -1,7 +1,7 @@
 """How long products take whose warpgroups have tiles of their own, in turns (Feed.TURNS)."""
 
 from kernelwright.ir.product_configs import TensorCoreConfig
-from kernelwright.machine import WarpgroupRates
+from kernelwright.machine import TurnRates, WarpgroupRates
 
 _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
@@ -19,6 +19,7 @@ def turn_cycles(
     extras: int,
     arriving: float,
     rates: WarpgroupRates,
+    turns: TurnRates,
     *,
     waits: bool,
 ) -> float:
@@ -30,16 +31,18 @@ def turn_cycles(
     """
     results = config.block_m * config.block_n
     # Of TF32 a step has half as many products, each of which takes twice as long.
-    step = rates.turn_share * results * _STEP_PRODUCTS / rates.cycle_products
+    step = turns.share * results * _STEP_PRODUCTS / rates.cycle_products
+    step *= turns.narrow if config.block_n <= 128 else 1.0
     fetched = 2 * _STEP_PRODUCTS * (config.block_m + config.block_n // config.cluster)
-    fetching = fetched / rates.turn_bytes * (rates.turn_shared if config.cluster > 1 else 1.0)
-    multiplying = steps * max(step, fetching, arriving) + rates.turn_tile_cycles
-    of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
+    fetching = fetched / turns.bytes * (turns.shared if config.cluster > 1 else 1.0)
+    multiplying = steps * max(step, fetching, arriving) + turns.tile_cycles
+    of_row = turns.result_cycles * (1.0 + turns.extra * extras)
     stored = config.block_m * min(columns, config.block_n) / _ROWS
     if waits:
-        of_row *= rates.turn_short
+        of_row *= turns.short
         multiplying += rates.short_tile_cycles
     storing = stored * of_row
-    storing *= rates.turn_shifted if columns % _RUN else 1.0
+    storing *= turns.shifted if columns % _RUN else 1.0
     between = waves * max(multiplying, (multiplying + storing) / 2)
-    return rates.turn_begin_cycles + between + storing
+    begin = turns.begin_cycles + (turns.cluster_cycles if config.cluster > 1 else 0.0)
+    return begin + between + storing

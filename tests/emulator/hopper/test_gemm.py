@@ -124,11 +124,6 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
             id="bfloat16",
         ),
         pytest.param(
-            _DIRECT | {"ELEMENT": "__half", "CLUSTER_OF_TEST": 1, "MASKS_OF_TEST": "1, 2, 4"},
-            (150, 200, 40),
-            id="half, what joins is known",
-        ),
-        pytest.param(
             _ROUNDED | {"FEED_OF_TEST": "TURNS", "MASKS_OF_TEST": "1, 2, 4"},
             (150, 200, 40),
             id="TF32, what joins is known",
@@ -199,6 +194,27 @@ def test_rows_of_16_bits_that_begin_anywhere(build: Build) -> None:
         memory = torch.full((m, before + n + after), 7.0, dtype=torch.float16)
         _multiply(unit, lhs, rhs[:, :n], memory[:, before : before + n])
         exact = (lhs.double() @ rhs.double())[:, :n]
+        found = memory[:, before : before + n].double()
+        assert ((found - exact).abs() <= 1e-3 * exact.abs() + 1e-3).all()
+        assert (memory[:, :before] == 7).all() and (memory[:, before + n :] == 7).all()
+    assert unit.session.findings == ()
+
+
+@pytest.mark.parametrize("masks", ["1, 2, 4", "1, 6, 0"], ids=["by place", "by column"])
+def test_what_joins_rows_of_16_bits(build: Build, masks: str) -> None:
+    """In lines, in vectors of 8 bytes, and where rows begin anywhere, at edges and inside."""
+    config = _DIRECT | {"ELEMENT": "__half", "RESULT": "__half", "STAGES_OF_TEST": 2}
+    unit = build("gemm", **config, MASKS_OF_TEST=masks, JOINS=1)
+    for m, n, before in ((140, 264, 0), (70, 132, 4), (35, 133, 3), (9, 70, 1)):
+        lhs, rhs = _factors(config, m, n + -n % 8, 64)
+        memory = torch.full((m, before + n + 1), 7.0, dtype=torch.float16)
+        if n % 4 == 0:  # Rows begin at vectors.
+            memory = memory.new_full((m, before + n), 7.0)
+        sizes = ((m, 1), (n,), (m, n) if masks.endswith("4") else (n,))
+        joining = tuple(torch.rand(size).half() for size in sizes)
+        _multiply(unit, lhs, rhs[:, :n], memory[:, before : before + n], joining=joining)
+        row, column, at = (it.double() for it in joining)
+        exact = (lhs.double() @ rhs.double())[:, :n] * row + column - at
         found = memory[:, before : before + n].double()
         assert ((found - exact).abs() <= 1e-3 * exact.abs() + 1e-3).all()
         assert (memory[:, :before] == 7).all() and (memory[:, before + n :] == 7).all()

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.ir.expr import Accumulator
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.product_configs import (
@@ -136,7 +135,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *(_of_results(kernel, config) if config.feed.is_direct else ()),
+            *((_of_results(kernel, config),) if config.feed.is_direct else ()),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",
@@ -148,9 +147,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     )
 
 
-def _of_results(kernel: Kernel, config: TensorCoreConfig) -> tuple[str, str]:
-    """The config's masks of what joins its result, by row, by column and by place; whether results
-    are nothing but sums."""
+def _of_results(kernel: Kernel, config: TensorCoreConfig) -> str:
+    """The config's masks of what joins its result, by row, by column and by place."""
     product = product_of(kernel.anchored(Contract))
     joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
     by_row = by_column = by_place = 0
@@ -162,11 +160,7 @@ def _of_results(kernel: Kernel, config: TensorCoreConfig) -> tuple[str, str]:
         by_row |= (columns == ONE and rows != ONE) << at
         by_column |= (columns != ONE and is_shared) << at
         by_place |= (columns != ONE and not is_shared) << at
-    is_plain = str(isinstance(kernel.epilogue, Accumulator)).lower()
-    return (
-        f"using Masks = JoiningMasks<{by_row:#x}, {by_column:#x}, {by_place:#x}>;",
-        f"static constexpr bool IS_PLAIN = {is_plain};",
-    )
+    return f"using Masks = JoiningMasks<{by_row:#x}, {by_column:#x}, {by_place:#x}>;"
 
 
 def _thin(config: ThinConfig) -> Tuned:

@@ -52,12 +52,18 @@ __device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
   return load_constant_vector<WIDTH>(row + column);
 }
 
+// The number of the lowest bit; 0 where there is none.
+constexpr int first_bit(unsigned bits) {
+  return bits == 0 || bits % 2 != 0 ? 0 : 1 + first_bit(bits / 2);
+}
+
 // What is known of the extras where the text is compiled: a bit for each that has one value for a
 // row of the result, for a column, or else its own for each column of a row. There is none for
 // those that may have one value for all.
 template <unsigned ROW, unsigned COLUMN, unsigned PLACE>
 struct JoiningMasks {
   static constexpr unsigned BY_ROW = ROW, BY_COLUMN = COLUMN, BY_PLACE = PLACE;
+  static constexpr int PLACED = first_bit(PLACE);
 };
 
 // WIDTH columns of what is not needed yet, of which `row` has one or all.
@@ -101,6 +107,7 @@ template <class T, class Out, class Epilogue, class... Extra>
 class GemmEpilogue {
  public:
   using Problem = Gemm<T, Out, Epilogue, Extra...>;
+  static constexpr bool HAS_EXTRAS = sizeof...(Extra) > 0;
   template <int WIDTH>
   using Sums = Vector<compute_t<T>, WIDTH>;
   template <class Indices>
@@ -202,6 +209,25 @@ class GemmEpilogue {
     return problem_.operands[Problem::OUT].has_column_vectors;
   }
 
+  // Whether results of 16 bits leave in lines (gemm_sm90_lines.cuh): of what joins them, one at
+  // most has its own for each, of as many bits.
+  template <class Masks>
+  __host__ __device__ static constexpr bool leaves_in_lines() {
+    constexpr unsigned KNOWN = Masks::BY_ROW | Masks::BY_COLUMN | Masks::BY_PLACE;
+    constexpr bool IS_ONE = (Masks::BY_PLACE & (Masks::BY_PLACE - 1)) == 0;
+    return sizeof(Out) == 2 && IS_ONE && are_known<KNOWN, Masks::BY_PLACE>(Indices());
+  }
+
+  // Whether out has vectors of 16 bytes, and the extra that has its own for each; and those that
+  // differ by column have theirs.
+  template <class Masks>
+  __device__ __forceinline__ bool has_lines() const {
+    if constexpr (ANY_EXTRAS) {
+      if (!extras_have_lines<Masks>(Indices())) return false;
+    }
+    return !ANY_EDGES || problem_.operands[Problem::OUT].has_wide_vectors;
+  }
+
   // The results for WIDTH columns, `rows` below and from `columns` after `place`: all exist, in
   // column vectors.
   template <int WIDTH>
@@ -238,12 +264,17 @@ class GemmEpilogue {
   // WIDTH columns of the extras, for who loads them before there are sums.
   template <int WIDTH, class Masks>
   using Joining = typename JoiningOf<std::index_sequence_for<Extra...>>::template Of<WIDTH, Masks>;
-  // Those of the bits WHICH; the others are nothing yet.
+  // Those of the bits WHICH, which have vectors of so many; the others are nothing yet.
   template <int WIDTH, class Masks, unsigned WHICH>
   __device__ __forceinline__ Joining<WIDTH, Masks> fetch(const Place& place, int rows,
                                                          int columns) const {
-    static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     return fetch_joining<WIDTH, Masks, WHICH>(place, rows, columns, Indices());
+  }
+  // The same of one row, of which the first `valid` columns exist, and lie anywhere.
+  template <int WIDTH, class Masks, unsigned WHICH>
+  __device__ __forceinline__ Joining<WIDTH, Masks> fetch_each(const Place& place, int columns,
+                                                              int valid) const {
+    return fetch_each_joining<WIDTH, Masks, WHICH>(place, columns, valid, Indices());
   }
   // Those of a row, of columns and of their own together.
   template <class Masks, class Joined>
@@ -257,12 +288,25 @@ class GemmEpilogue {
     return count_own_bytes<WIDTH, Masks>(Indices());
   }
 
+  // The same where what joins has been fetched.
+  template <int WIDTH, class Joined>
+  __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
+                                                               const Joined& joining,
+                                                               const Place& place, int rows,
+                                                               int columns) const {
+    return joined_inside(sums, joining, place, rows, columns, Indices());
+  }
   template <int WIDTH, class Joined>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Joined& joining,
                                                const Place& place, int rows, int columns) const {
+    store_inside(results_inside(sums, joining, place, rows, columns), place, rows, columns);
+  }
+  // A vector of results.
+  template <class Results>
+  __device__ __forceinline__ void store_inside(const Results& results, const Place& place, int rows,
+                                               int columns) const {
     const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
-    store_vector(place.out + below + columns,
-                 joined_inside(sums, joining, place, rows, columns, Indices()));
+    *reinterpret_cast<Results*>(place.out + below + columns) = results;
   }
 
  private:
@@ -351,6 +395,19 @@ class GemmEpilogue {
     }
   }
 
+  template <unsigned KNOWN, unsigned BY_PLACE, size_t... I>
+  __host__ __device__ static constexpr bool are_known(std::index_sequence<I...>) {
+    return (true && ... &&
+            ((KNOWN >> I & 1) != 0 && ((BY_PLACE >> I & 1) == 0 || sizeof(Extra) == 2)));
+  }
+  template <class Masks, size_t... I>
+  __device__ __forceinline__ bool extras_have_lines(std::index_sequence<I...>) const {
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return (true && ... &&
+            ((Masks::BY_PLACE >> I & 1) != 0    ? extras[I].has_wide_vectors
+             : (Masks::BY_COLUMN >> I & 1) != 0 ? extras[I].has_column_vectors
+                                                : true));
+  }
   template <int WIDTH, class Joined, size_t... I>
   __device__ __forceinline__ Vector<Out, WIDTH> joined_inside(const Sums<WIDTH>& sums,
                                                               const Joined& joining,
@@ -395,6 +452,29 @@ class GemmEpilogue {
       const MatrixOperand& extra = problem_.operands[Problem::FIRST_EXTRA + I];
       const int64_t below = BY_COLUMN ? 0 : rows * extra.row_stride;
       return fetch_columns<E, COUNT, HAS_COLUMNS>(get<I>(place.joining) + below, extra, columns);
+    }
+  }
+  template <int WIDTH, class Masks, unsigned WHICH, size_t... I>
+  __device__ __forceinline__ Joining<WIDTH, Masks> fetch_each_joining(
+      const Place& place, int columns, int valid, std::index_sequence<I...>) const {
+    return {{{fetch_each_extra<I, Extra, WIDTH, Masks, WHICH>(place, columns, valid)}...}};
+  }
+  template <size_t I, class E, int WIDTH, class Masks, unsigned WHICH>
+  __device__ __forceinline__ auto fetch_each_extra(const Place& place, int columns,
+                                                   int valid) const {
+    using Found = Fetched<E, (Masks::BY_ROW >> I & 1) != 0 ? 1 : WIDTH>;
+    if constexpr ((WHICH >> I & 1) == 0) {
+      return Found{};
+    } else {
+      const MatrixOperand& extra = problem_.operands[Problem::FIRST_EXTRA + I];
+      const E* const from = get<I>(place.joining) + columns * extra.column_stride;
+      Vector<E, WIDTH> values = {};
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        if (i < valid) values.element[i] = load_constant(from + i * extra.column_stride);
+      }
+      static_assert(sizeof(Found) == sizeof(values), "as they are in memory");
+      return reinterpret_cast<const Found&>(values);
     }
   }
   template <class Masks, class Joined, size_t... I>

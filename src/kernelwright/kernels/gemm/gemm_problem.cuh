@@ -23,6 +23,7 @@ struct MatrixOperand {
   [[maybe_unused]] int64_t apart[MOST_TOGETHER] = {};
   // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
   [[maybe_unused]] bool has_column_vectors = false;
+  [[maybe_unused]] bool has_wide_vectors = false;  // of 16 bytes
 };
 
 // Which part of the result the epilogue sets to zero whatever the sums are: kernels may skip them.
@@ -164,6 +165,9 @@ struct Gemm {
     for (int o = 0; o < OPERANDS; ++o) {
       operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && operands[o].column_stride == 1 &&
                                        is_aligned(o, operands[o].row_stride, COLUMN_VECTOR);
+      const int wide = 16 / ELEMENT_BYTES[o];
+      operands[o].has_wide_vectors = n % wide == 0 && operands[o].column_stride == 1 &&
+                                     is_aligned(o, operands[o].row_stride, wide);
     }
   }
 

@@ -82,7 +82,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     int last;  // the stage that was read last, which is not released
     if constexpr (Tile::FEED == Feed::DIRECT) {
       const int own_warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
-      if constexpr (ANY_EXTRAS && Config::SLICES == 1) {
+      if constexpr (Config::Masks::BY_PLACE != 0 && Config::SLICES == 1) {
         ask_for_direct<1, Tile::BLOCK_N>(p, work, work.row + own_warp * RowBuffer::ROWS);
       }
       last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);

@@ -6,9 +6,9 @@
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 //
 // A config for such factors has
-//   Masks     JoiningMasks of the operands that join the result
-//   IS_PLAIN  whether results are sums, rounded
+//   Masks  JoiningMasks of the operands that join the result
 
+#include "gemm_sm90_lines.cuh"
 #include "gemm_sm90_moments.cuh"
 #include "gemm_sm90_store.cuh"
 
@@ -97,146 +97,6 @@ __device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
       for (int i = 0; i < RUNS; ++i) {
         if (exists(i)) store(of_columns, i, first);
       }
-    }
-  }
-}
-
-// A warp's 16 rows by OF_COLUMNS columns of 16-bit results, and the 8 columns before them, in the
-// room of its sums. Rows of the result may begin anywhere: each is stored in aligned vectors of its
-// own, the last columns of which wait for the next.
-template <int OF_COLUMNS, int OF_PITCH>
-struct ShiftedRows {
-  static constexpr int ROWS = RowBuffer::ROWS, COLUMNS = OF_COLUMNS, VECTOR = 8;
-  static constexpr int LANES = COLUMNS / VECTOR;  // of a row
-  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = OF_PITCH;
-  static constexpr int KEPT = PITCH - BEFORE;  // where no sums are
-  unsigned words[ROWS][PITCH];
-
-  // The last columns, once all have been stored, until the sums after them have been read.
-  __device__ __forceinline__ void keep() { move(WORDS, KEPT); }
-  __device__ __forceinline__ void bring_back() { move(KEPT, 0); }
-  // Both, where results come with no sums in their room.
-  __device__ __forceinline__ void move_on() { move(WORDS, 0); }
-
-  // Sums as they are, rounded: see RowBuffer::take_from.
-  template <class T, int PARTS, int COUNT>
-  __device__ __forceinline__ void take_from(const float (&sums)[PARTS][COUNT], int part,
-                                            int columns, int row) {
-    const auto pair = [](float left, float right) {
-      const Vector<T, 2> both = {{narrow<T>(left), narrow<T>(right)}};
-      return reinterpret_cast<const unsigned&>(both);
-    };
-    const int own = BEFORE + threadIdx.x % 4;
-    visit_columns<COLUMNS>(sums, part, columns, [&](const float* registers) {
-#pragma unroll
-      for (int i = 0; i < WORDS; i += 4) {
-        words[row][own + i] = pair(registers[i], registers[i + 1]);
-        words[row + 8][own + i] = pair(registers[i + 2], registers[i + 3]);
-      }
-    });
-  }
-
-  // From `column` on, which may be odd, down to -VECTOR.
-  __device__ __forceinline__ uint4 vector(int row, int column) const {
-    const unsigned* const from = &words[row][(column + VECTOR) / 2];
-    const bool is_odd = column % 2 != 0;
-    const unsigned next = is_odd ? from[VECTOR / 2] : 0;
-    const unsigned bytes = is_odd ? 0x5432 : 0x3210;
-    return make_uint4(__byte_perm(from[0], from[1], bytes), __byte_perm(from[1], from[2], bytes),
-                      __byte_perm(from[2], from[3], bytes), __byte_perm(from[3], next, bytes));
-  }
-
-  template <class T>
-  __device__ __forceinline__ T at(int row, int column) const {
-    return reinterpret_cast<const T*>(words[row])[column + VECTOR];
-  }
-
- private:
-  __device__ __forceinline__ void move(int from, int to) {
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < ROWS * BEFORE; i += 32) {
-      words[i / BEFORE][to + i % BEFORE] = words[i / BEFORE][from + i % BEFORE];
-    }
-  }
-};
-
-// The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
-// are neighbours in memory. `tile`: of the first row and column.
-template <class Config, class Problem, class Epilogue, int PARTS, int COUNT>
-__device__ __forceinline__ void store_shifted(const Problem& problem, const Epilogue& epilogue,
-                                              typename Problem::Result* tile, int first_row,
-                                              int first_column, const float (&sums)[PARTS][COUNT],
-                                              int part, int row, RowBuffer& buffer) {
-  using Result = typename Problem::Result;
-  // Of no more than sums twice as many columns, at a pitch with hardly a bank conflict.
-  using PlainRows = ShiftedRows<(COUNT * 2 < 64 ? COUNT * 2 : 64), 37>;
-  using OtherRows = ShiftedRows<RowBuffer::COLUMNS, RowBuffer::PITCH>;
-  using Rows = std::conditional_t<Config::IS_PLAIN, PlainRows, OtherRows>;
-  constexpr int VECTOR = Rows::VECTOR, LANES = Rows::LANES;
-  constexpr int AT_ONCE = 32 / LANES;  // rows
-  static_assert(sizeof(Rows) <= sizeof(RowBuffer), "results take the place of sums");
-  auto& results = reinterpret_cast<Rows&>(buffer);
-  const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
-  const int rows = min(static_cast<int>(problem.m) - first_row, Rows::ROWS);
-  const int columns = min(COUNT * 2, static_cast<int>(problem.n) - first_column);
-  const int64_t pitch = problem.operands[Problem::OUT].row_stride;
-  const auto ahead_of_vector = [](const Result* to) {
-    return static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
-  };
-#pragma unroll 1
-  for (int first = 0; first < COUNT * 2; first += Rows::COLUMNS) {
-    __syncwarp();  // the results before have been read
-    if constexpr (Config::IS_PLAIN) {
-      if (first > 0) {
-        results.move_on();
-        __syncwarp();
-      }
-      results.template take_from<Result>(sums, part, first, row);
-    } else {
-      if (first > 0) {
-        results.keep();
-        __syncwarp();
-      }
-      buffer.take_from(sums, part, first, row);
-      __syncwarp();
-      Vector<Result, RUN> runs[RUNS];
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        const int of_warp = own_row + i * RUN_ROWS;
-        runs[i] = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
-                                   first_row + of_warp, first_column + first + own_column);
-      }
-      __syncwarp();  // the sums have been read
-      if (first > 0) results.bring_back();
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        unsigned* const to = &results.words[own_row + i * RUN_ROWS][Rows::BEFORE + own_column / 2];
-        *reinterpret_cast<uint2*>(to) = reinterpret_cast<const uint2&>(runs[i]);
-      }
-    }
-    __syncwarp();
-#pragma unroll 1
-    for (int r = lane / LANES; r < rows; r += AT_ONCE) {
-      Result* const to = tile + r * pitch + first;
-      const int column = lane % LANES * VECTOR - ahead_of_vector(to), in_tile = first + column;
-      if (in_tile >= 0 && in_tile + VECTOR <= columns) {
-        *reinterpret_cast<uint4*>(to + column) = results.vector(r, column);
-      } else {
-#pragma unroll 1
-        for (int i = max(0, -in_tile); i < min(VECTOR, columns - in_tile); ++i) {
-          to[column + i] = results.template at<Result>(r, column + i);
-        }
-      }
-    }
-  }
-  // The last columns of rows that begin between vectors.
-  constexpr int END = Rows::COLUMNS;
-#pragma unroll 1
-  for (int r = lane / VECTOR; r < rows; r += 32 / VECTOR) {
-    Result* const to = tile + r * pitch + COUNT * 2;
-    const int column = lane % VECTOR - ahead_of_vector(to);
-    if (column < 0 && COUNT * 2 + column < columns) {
-      to[column] = results.template at<Result>(r, END + column);
     }
   }
 }
@@ -363,6 +223,11 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
     }
   } else {
     using Lanes = RunLanes<COUNT>;
+    using Epilogue = decltype(epilogue);
+    using Masks = typename Config::Masks;
+    constexpr bool IN_LINES = Epilogue::template leaves_in_lines<Masks>();
+    // Rows that begin anywhere are as fast without, where nothing joins each element.
+    constexpr bool USES_VECTORS = !IN_LINES || Masks::BY_PLACE != 0;
     const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
     const int columns = static_cast<int>(problem.n) - work.column;
 #pragma unroll 1
@@ -382,14 +247,22 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
         }
       }
       if (rows <= 0) return;
-      if (has_vectors) {
-        store(nullptr);
-        continue;
+      if constexpr (IN_LINES) {
+        if (epilogue.template has_lines<Masks>()) {
+          store_lines<Config>(epilogue, first_row, work.column, rows, columns, sums, part, row,
+                              buffer);
+          continue;
+        }
       }
-      if constexpr (sizeof(typename Problem::Result) == 2 && Lanes::COLUMNS == 32) {
+      if constexpr (USES_VECTORS) {
+        if (has_vectors) {
+          store(nullptr);
+          continue;
+        }
+      }
+      if constexpr (sizeof(typename Problem::Result) == 2) {
         if (problem.operands[Problem::OUT].column_stride == 1) {
-          store_shifted<Config>(problem, epilogue, epilogue.place(first_row, work.column).out,
-                                first_row, work.column, sums, part, row, buffer);
+          store_shifted<Config>(problem, epilogue, first_row, work.column, sums, part, row, buffer);
           continue;
         }
       }

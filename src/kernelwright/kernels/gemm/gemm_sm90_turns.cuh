@@ -62,7 +62,9 @@ __device__ __forceinline__ void consume_in_turns(const Sm90Parameters<Problem>& 
     }
     if (unit != Place::cluster()) sync_warps(FIRST_TURN + warpgroup, THREADS);
     const int own_row = work.row + threadIdx.x % Tile::WARPGROUP / 32 * RowBuffer::ROWS;
-    if constexpr (ANY_EXTRAS) ask_for_direct<Tile::PARTS, Tile::BLOCK_N>(p, work, own_row);
+    if constexpr (Config::Masks::BY_PLACE != 0) {
+      ask_for_direct<Tile::PARTS, Tile::BLOCK_N>(p, work, own_row);
+    }
     float sums[Tile::PARTS][Tile::REGISTERS];
     const int last = multiply_turn<Config>(shared, ring, work.steps, sums, [&] {
       if (unit + Place::clusters() < p.units.count) {

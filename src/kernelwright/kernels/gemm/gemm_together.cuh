@@ -49,6 +49,7 @@ Problem joined(const Problem (&each)[COUNT]) {
       const MatrixOperand& its = each[p].operands[o];
       own.apart[p] = bytes_between(each[0].operands[o], its) / Problem::ELEMENT_BYTES[o];
       own.has_column_vectors = own.has_column_vectors && its.has_column_vectors;
+      own.has_wide_vectors = own.has_wide_vectors && its.has_wide_vectors;
     }
   }
   return whole;

@@ -1,8 +1,10 @@
 #pragma once
 // A pointwise kernel some of whose operands lie along another dimension than the result: in memory
 // they are its transpose. A block reads its part of them as they lie, keeps it in shared memory and
-// writes the result as that lies, so that both sides move whole lines. Tiles are small and many:
-// all that a thread reads is on its way before any of it is used.
+// writes the result as that lies, so that both sides move whole lines. Lines may begin anywhere, so
+// neighbours share what lies across their edge: they are at work at one time, those along the
+// result first, for most operands lie as it does. A thread first reads what is turned and then the
+// rest: it needs few registers, and a multiprocessor has all the threads that it can.
 //
 // The sides of a tile are powers of two: no thread divides to find its elements. Both sides move
 // runs of neighbours where sizes and addresses allow it, each for itself.
@@ -16,17 +18,18 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   using Base = Pointwise<Config, Operation, Out, In...>;
   using Space = typename Base::Space;
   using InputIndices = typename Base::InputIndices;
-  static constexpr int THREADS = Base::THREADS;
+  static constexpr int THREADS = 256;  // of a block of this kernel
   static constexpr int OPERANDS = Base::OPERANDS;
 
   // Of a power of two.
   static constexpr int log_of(int value) { return value == 1 ? 0 : 1 + log_of(value / 2); }
 
   static constexpr int RUN_LOG = 2, RUN = 1 << RUN_LOG;  // neighbours moved by one access
-  static constexpr int OWN = 2 * RUN * Config::UNROLL;   // elements of a thread, at most
+  static constexpr int OWN = 2 * RUN;                    // elements of a thread, at most
   static constexpr int TILE = THREADS * OWN, TILE_LOG = log_of(TILE);
   static constexpr int LINE_LOG = 5;  // 32 neighbours of 4 bytes are a line of memory
   static constexpr int BANKS_LOG = 5;
+  static constexpr int STRIP = 4;  // rows of tiles that blocks take side by side
   static constexpr int SHARED_BYTES = 48 * 1024;
   static constexpr int LEAST_MATRIX = 1024;  // elements that are worth a tile
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
@@ -65,18 +68,25 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     bool writes_runs;     // and whether the result is written in runs, and the others read
     int place[OPERANDS];  // in shared memory, in bytes
     int rows, columns;
-    int rows_log, columns_log;        // of the size of a tile
-    int pitch;                        // elements of shared memory from column to column
-    Divisor row_tiles, column_tiles;  // how many there are
+    int rows_log, columns_log;      // of the size of a tile
+    int pitch;                      // elements of shared memory from column to column
+    Divisor tiles, strip_tiles;     // of a matrix, of a strip
+    Divisor strip_rows, last_rows;  // of a strip of tiles, and of the last
+    int row_tiles;
     int64_t row_strides[OPERANDS];
     int64_t column_strides[OPERANDS];
     OuterDimensions<OPERANDS> outer;
 
     __device__ __forceinline__ Corner corner() const {
-      const uint32_t above = row_tiles.quotient(blockIdx.x);
-      const uint32_t matrix = column_tiles.quotient(above);
-      const int row = static_cast<int>(blockIdx.x - above * row_tiles.value()) << rows_log;
-      const int column = static_cast<int>(above - matrix * column_tiles.value()) << columns_log;
+      const uint32_t matrix = tiles.quotient(blockIdx.x);
+      const uint32_t own = blockIdx.x - matrix * tiles.value();
+      const uint32_t strip = strip_tiles.quotient(own),
+                     in_strip = own - strip * strip_tiles.value();
+      const bool is_last = static_cast<int>(strip + 1) * STRIP > row_tiles;
+      const Divisor& tall = is_last ? last_rows : strip_rows;
+      const uint32_t across = tall.quotient(in_strip), down = in_strip - across * tall.value();
+      const int row = static_cast<int>(strip * STRIP + down) << rows_log;
+      const int column = static_cast<int>(across) << columns_log;
       Corner found;
       found.tall = min(1 << rows_log, rows - row);
       found.wide = min(1 << columns_log, columns - column);
@@ -168,12 +178,12 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
                                           std::index_sequence<INPUT...> inputs) const {
       constexpr int STEPS = OWN / N;
       const Walk own = walk<N>(corner.tall, corner.wide, columns_log);
+      (turn<In>(INPUT + 1, corner, memory), ...);
+      __syncthreads();
       Pack<Vector<In, N>...> values[STEPS];
       (load<N, STEPS, In>(INPUT + 1, corner, own,
                           [&](int i) -> Vector<In, N>& { return get<INPUT>(values[i]); }),
        ...);
-      (turn<In>(INPUT + 1, corner, memory), ...);
-      __syncthreads();
       Out* result =
           static_cast<Out*>(data[0]) + corner.offsets[0] + own.line * row_strides[0] + own.first;
 #pragma unroll
@@ -249,8 +259,8 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   // Lines of rows and as many columns as a tile has room for; more rows where columns are few. A
   // thread moves something of no line twice. Returns the number of tiles.
   static int64_t set_tiles(const Space& space, int rows, Tiled& parameters) {
-    const int last = space.rank - 1;
-    const int64_t tall = space.sizes[rows], wide = space.sizes[last];
+    const int inner = space.rank - 1;
+    const int64_t tall = space.sizes[rows], wide = space.sizes[inner];
     const int columns_log =
         side_log(wide, at_most(THREADS_LOG, TILE_LOG - side_log(tall, LINE_LOG)));
     const int rows_log = at_most(THREADS_LOG, TILE_LOG - columns_log);
@@ -263,16 +273,21 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
         (1 << rows_log) + (columns_log < BANKS_LOG ? 1 << (BANKS_LOG - columns_log) : 1);
     const int64_t row_tiles = (tall + (1 << rows_log) - 1) >> rows_log;
     const int64_t column_tiles = (wide + (1 << columns_log) - 1) >> columns_log;
-    parameters.row_tiles = Divisor(static_cast<uint32_t>(row_tiles));
-    parameters.column_tiles = Divisor(static_cast<uint32_t>(column_tiles));
+    int64_t tiles = row_tiles * column_tiles;
+    if (STRIP * tiles > MAX_COUNT) return MAX_COUNT + 1;
+    const int64_t last = row_tiles % STRIP;
+    parameters.tiles = Divisor(static_cast<uint32_t>(tiles));
+    parameters.strip_tiles = Divisor(static_cast<uint32_t>(STRIP * column_tiles));
+    parameters.strip_rows = Divisor(STRIP);
+    parameters.last_rows = Divisor(static_cast<uint32_t>(last == 0 ? STRIP : last));
+    parameters.row_tiles = static_cast<int>(row_tiles);
     for (int o = 0; o < OPERANDS; ++o) {
       parameters.data[o] = space.data[o];
       parameters.row_strides[o] = space.strides[rows][o];
-      parameters.column_strides[o] = space.strides[last][o];
+      parameters.column_strides[o] = space.strides[inner][o];
     }
     // Sizes that are too large to divide make too many.
-    int64_t tiles = row_tiles * column_tiles;
-    for (int d = 0; d < last; ++d) {
+    for (int d = 0; d < inner; ++d) {
       if (d == rows) continue;
       tiles *= space.sizes[d];
       if (tiles > MAX_COUNT) return tiles;

@@ -13,6 +13,7 @@ from kernelwright.machine.rates.products import (
     FewRates,
     ManySmallRates,
     ThinRates,
+    TurnRates,
     WarpgroupRates,
 )
 from kernelwright.machine.rates.recurrent import RecurrentRates
@@ -33,6 +34,7 @@ __all__ = [
     "ScanRates",
     "StoreCycles",
     "ThinRates",
+    "TurnRates",
     "WarpgroupRates",
     "WindowRates",
 ]

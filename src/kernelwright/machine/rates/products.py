@@ -33,6 +33,35 @@ class CudaCoreRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRates:
+    """The model of tiles that each belong to one warpgroup (`Feed.TURNS`, gemm_sm90_turns.cuh)."""
+
+    share: float
+    """Cycles of a step of K over those of its multiplications."""
+    narrow: float
+    """Factor on it for tiles of 128 columns: more of them come from shared memory."""
+    bytes: float
+    """Bytes of operands that a multiprocessor gets in a cycle, what blocks share counted once for
+    all of them."""
+    shared: float
+    """Factor on what it waits for them where the blocks of a cluster share some."""
+    tile_cycles: float
+    """Cycles of a tile besides its steps, when another begins."""
+    result_cycles: float
+    """Cycles in which a warpgroup stores 64 results, one of each row."""
+    extra: float
+    """Share of these cycles more for each tensor of the result's size that joins it."""
+    short: float
+    """Factor on them for tiles of few steps, which wait for what joins their results."""
+    shifted: float
+    """Factor on them for rows that begin between aligned runs of results."""
+    begin_cycles: float
+    """Cycles until a block's first stages have come, which no tile before hides."""
+    cluster_cycles: float
+    """Cycles more where blocks of a cluster begin and end together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarpgroupRates:
     """The model of products on tensor cores by warpgroups (gemm_sm90.cuh)."""
 
@@ -97,27 +126,18 @@ class WarpgroupRates:
     """Elements that idle warps of a block split in a step (`AHEAD_OF_STEP`, gemm_sm90_cut.cuh)."""
     buffered_k: int
     """Largest K for which a buffer for results is worth a pipeline stage."""
-    turn_share: float
-    """Cycles of a step of K where warpgroups take turns, over those of its multiplications."""
-    turn_bytes: float
-    """Bytes of operands that a multiprocessor gets in a cycle then, what blocks share counted once
-    for all of them."""
+    turns: TurnRates
+    """Of convolutions and of TF32, where warpgroups take turns."""
+    short_turns: TurnRates
+    """Of plain products of 16 bits."""
+    short_step: float
+    """Factor on a step of plain products of 16 bits whose warpgroups share tiles."""
+    short_tile: float
+    """Factor on the end of their tiles."""
+    short_extra: float
+    """Share of it more for each tensor of the result's size that joins it."""
     cycle_products: int
     """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
-    turn_shared: float
-    """Factor on what it waits for them where the blocks of a cluster share some."""
-    turn_tile_cycles: float
-    """Cycles of a tile besides its steps, when another begins."""
-    turn_result_cycles: float
-    """Cycles in which a warpgroup stores 64 results then, one of each row."""
-    turn_extra: float
-    """Share of these cycles more for each tensor of the result's size that joins it."""
-    turn_short: float
-    """Factor on them for tiles of few steps, which wait for what joins their results."""
-    turn_shifted: float
-    """Factor on it for rows that begin between aligned runs of results."""
-    turn_begin_cycles: float
-    """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int
     """Least K of a slice: less is not worth another sum."""
     least_products: int

@@ -45,11 +45,6 @@ struct Tuned {
   static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
   static constexpr int64_t MIN_PRODUCTS = 0, LEAST_AHEAD = 0;
   using Masks = JoiningMasks<MASKS_OF_TEST>;
-#ifdef JOINS
-  static constexpr bool IS_PLAIN = false;
-#else
-  static constexpr bool IS_PLAIN = true;
-#endif
 };
 using TunedVariant = Sm90Variant<Tuned, Problem, GeneralVariant>;
 
