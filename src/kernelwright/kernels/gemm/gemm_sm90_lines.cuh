@@ -1,6 +1,6 @@
 #pragma once
 // From the fragments of a warp to rows of 16-bit numbers. Results are made where the sums are, and
-// take half of their room: two neighbours in a word, they pass through shared memory 64 columns at
+// take half of their room: two neighbours in a word, they go through shared memory 64 columns at
 // a time, and leave in accesses of 16 bytes, eight of which are a line of memory.
 
 #include "gemm_epilogue.cuh"

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(DiagMatmulConfig::THREADS)
 }
 
 // Lines, and one element for each of them.
-__global__ void __launch_bounds__(DiagMatmulConfig::THREADS)
+__global__ void __launch_bounds__(DiagMatmulPointwise::THREADS)
     diag_matmul_lines_kernel(DiagMatmulPointwise::Lines parameters) {
   parameters.run();
 }
