@@ -15,9 +15,11 @@ from kernelwright.ir.types import Dim, DType, Layout, TensorType
 # Few and many channels and places, tiles that end inside of the tensor and beside of it, and
 # matrices too small for a tile.
 SHAPES = [(2, 3, 700), (1, 67, 131), (3, 64, 96), (2, 2, 600), (1, 40, 40), (2, 5, 6), (0, 40, 40)]
+CAPTURED = [SHAPES[0], (16, 1024, 1024)]
+"""Of a result that the caches keep, and of one that they do not."""
 
 
-def _kernel() -> Kernel:
+def _kernel(captured: tuple[int, ...]) -> Kernel:
     """The sum of a turned float, a turned half, a plain float, a plain half and a row's value."""
     types = [DType.F32, DType.F16, DType.F32, DType.F16, DType.F32]
     total: Call | Operand = Operand(0, DType.F32)
@@ -26,7 +28,7 @@ def _kernel() -> Kernel:
         if dtype is DType.F16:
             operand = Call("cast", (operand,), DType.F32)
         total = Call("add", (total, operand), DType.F32)
-    shape = tuple(Dim.static(size) for size in SHAPES[0])
+    shape = tuple(Dim.static(size) for size in captured)
     row = (shape[1], Dim.static(1))
     return Kernel(
         name="turned",
@@ -71,14 +73,16 @@ def _worst(library: Library, shape: tuple[int, ...]) -> float:
 
 
 def main() -> None:
-    kernel = _kernel()
     worst: dict[str, float] = {}
     ran: dict[str, list[str]] = {}
     with Session(order_seed=3, threads=1) as session:
-        library = Library(kernel, kernel_text(kernel))
-        for shape in SHAPES:
-            worst[str(shape)] = _worst(library, shape)
-            ran[str(shape)] = sorted(session.take_launches())
+        for captured in CAPTURED:
+            kernel = _kernel(captured)
+            library = Library(kernel, kernel_text(kernel))
+            for shape in SHAPES:
+                name = f"{captured}: {shape}"
+                worst[name] = _worst(library, shape)
+                ran[name] = sorted(session.take_launches())
     findings = [str(finding) for finding in session.findings]
     print(json.dumps({"worst": worst, "ran": ran, "findings": findings}))
 

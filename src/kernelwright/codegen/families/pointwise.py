@@ -20,6 +20,12 @@ class _Way:
     why: str = ""
     ones: int = 0
     """A bit for each tensor that it reads, with one element for a line of the result."""
+    is_large: bool = False
+    """Whether the caches do not keep the result."""
+
+
+_LARGE_BYTES = 32 << 20
+"""Bytes of a result that the second-level cache does not keep beside what it was made of."""
 
 
 def _way(kernel: Kernel) -> _Way:
@@ -29,6 +35,7 @@ def _way(kernel: Kernel) -> _Way:
             source="pointwise_tiles.cuh",
             more="tiled",
             why="In tiles, where an operand lies along another dimension than the result",
+            is_large=kernel.output.bytes_hint >= _LARGE_BYTES,
         )
     ones = one_for_each_line(kernel.inputs, kernel.output)
     if ones == 0:

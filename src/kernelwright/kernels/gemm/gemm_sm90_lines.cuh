@@ -146,11 +146,14 @@ __device__ __forceinline__ void store_lines(const Epilogue& epilogue, int first_
           epilogue.results_inside(pair, joined, place, 8 * half, first + group * FRAGMENT_COLUMNS));
     });
     __syncwarp();
+    uint4 vectors[RUNS];
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
-      if (!exists(i, first)) continue;
-      const uint4 vector = packed.vector(line_row + i * LineLanes::DOWN, line_column);
-      epilogue.store_inside(vector, line, i * LineLanes::DOWN, first);
+      vectors[i] = packed.vector(line_row + i * LineLanes::DOWN, line_column);
+    }
+#pragma unroll
+    for (int i = 0; i < RUNS; ++i) {
+      if (exists(i, first)) epilogue.store_inside(vectors[i], line, i * LineLanes::DOWN, first);
     }
   }
 }

@@ -2,12 +2,17 @@
 // A pointwise kernel some of whose operands lie along another dimension than the result: in memory
 // they are its transpose. A block reads its part of them as they lie, keeps it in shared memory and
 // writes the result as that lies, so that both sides move whole lines. Lines may begin anywhere, so
-// neighbours share what lies across their edge: they are at work at one time, those along the
-// result first, for most operands lie as it does. A thread first reads what is turned and then the
-// rest: it needs few registers, and a multiprocessor has all the threads that it can.
+// neighbours share what lies across an edge: those along the result are at work at one time.
+//
+// Tiles are small and many, and all that a thread reads is on its way before any of it is used. A
+// result that the caches do not keep takes less time if what is turned is read first, and then the
+// rest: threads need fewer registers, and a multiprocessor has all that it can.
 //
 // The sides of a tile are powers of two: no thread divides to find its elements. Both sides move
 // runs of neighbours where sizes and addresses allow it, each for itself.
+//
+// A config has, besides those of pointwise.cuh,
+//   IS_LARGE  whether the caches do not keep the result
 
 #include "pointwise.cuh"
 
@@ -18,7 +23,7 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   using Base = Pointwise<Config, Operation, Out, In...>;
   using Space = typename Base::Space;
   using InputIndices = typename Base::InputIndices;
-  static constexpr int THREADS = 256;  // of a block of this kernel
+  static constexpr int THREADS = Config::IS_LARGE ? 256 : Base::THREADS;  // of a block
   static constexpr int OPERANDS = Base::OPERANDS;
 
   // Of a power of two.
@@ -29,7 +34,7 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   static constexpr int TILE = THREADS * OWN, TILE_LOG = log_of(TILE);
   static constexpr int LINE_LOG = 5;  // 32 neighbours of 4 bytes are a line of memory
   static constexpr int BANKS_LOG = 5;
-  static constexpr int STRIP = 4;  // rows of tiles that blocks take side by side
+  static constexpr int STRIP = Config::IS_LARGE ? 4 : 1;  // rows of tiles side by side
   static constexpr int SHARED_BYTES = 48 * 1024;
   static constexpr int LEAST_MATRIX = 1024;  // elements that are worth a tile
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
@@ -178,12 +183,16 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
                                           std::index_sequence<INPUT...> inputs) const {
       constexpr int STEPS = OWN / N;
       const Walk own = walk<N>(corner.tall, corner.wide, columns_log);
+      Pack<Vector<In, N>...> values[STEPS];
+      const auto load_all = [&] {
+        (load<N, STEPS, In>(INPUT + 1, corner, own,
+                            [&](int i) -> Vector<In, N>& { return get<INPUT>(values[i]); }),
+         ...);
+      };
+      if (!Config::IS_LARGE) load_all();
       (turn<In>(INPUT + 1, corner, memory), ...);
       __syncthreads();
-      Pack<Vector<In, N>...> values[STEPS];
-      (load<N, STEPS, In>(INPUT + 1, corner, own,
-                          [&](int i) -> Vector<In, N>& { return get<INPUT>(values[i]); }),
-       ...);
+      if (Config::IS_LARGE) load_all();
       Out* result =
           static_cast<Out*>(data[0]) + corner.offsets[0] + own.line * row_strides[0] + own.first;
 #pragma unroll
