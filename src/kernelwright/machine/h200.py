@@ -125,7 +125,7 @@ _WARPGROUPS = WarpgroupRates(
         begin_cycles=5500.0,
         cluster_cycles=0.0,
     ),
-    # Fitted to benchmarks/results/products_of_turns_h200.json, eleven products in nine ways each.
+    # Fitted to benchmarks/results/products_in_lines_h200.json, eleven products in nine ways each.
     short_turns=TurnRates(
         share=1.07,
         narrow=1.06,

@@ -90,6 +90,7 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
         arriving,
         rates,
         rates.short_turns if is_short else rates.turns,
+        vector=machine.limits.access_bytes // shape.dtype.itemsize,
         waits=shape.joined > 0 and steps <= _FEW_STEPS,
     )
 

@@ -7,8 +7,6 @@ _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
 _STEP_PRODUCTS = 64
 """16-bit numbers of a row in a step."""
-_RUN = 4
-"""Results that a lane stores at once: `RUN`, gemm_sm90_store.cuh."""
 
 
 def turn_cycles(
@@ -21,13 +19,15 @@ def turn_cycles(
     rates: WarpgroupRates,
     turns: TurnRates,
     *,
+    vector: int,
     waits: bool,
 ) -> float:
     """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K and of so many `columns`.
 
     A tile is stored while the next one is multiplied; the last one is not. `extras`: tensors of the
     result's size that join it; `arriving`: least cycles until the operands of a step have come;
-    `waits`: whether steps are too few to hide what a tile waits for, values that join it for one.
+    `vector`: results that a lane stores at once; `waits`: whether steps are too few to hide what a
+    tile waits for, values that join it for one.
     """
     results = config.block_m * config.block_n
     # Of TF32 a step has half as many products, each of which takes twice as long.
@@ -42,7 +42,7 @@ def turn_cycles(
         of_row *= turns.short
         multiplying += rates.short_tile_cycles
     storing = stored * of_row
-    storing *= turns.shifted if columns % _RUN else 1.0
+    storing *= turns.shifted if columns % vector else 1.0
     between = waves * max(multiplying, (multiplying + storing) / 2)
     begin = turns.begin_cycles + (turns.cluster_cycles if config.cluster > 1 else 0.0)
     return begin + between + storing
