@@ -139,7 +139,7 @@ _WARPGROUPS = WarpgroupRates(
         begin_cycles=1500.0,
         cluster_cycles=3600.0,
     ),
-    short_step=0.88,
+    short_step=0.91,
     short_tile=1.09,
     short_extra=0.16,
     cycle_products=2048,

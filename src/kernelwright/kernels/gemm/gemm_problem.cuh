@@ -165,9 +165,11 @@ struct Gemm {
     for (int o = 0; o < OPERANDS; ++o) {
       operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && operands[o].column_stride == 1 &&
                                        is_aligned(o, operands[o].row_stride, COLUMN_VECTOR);
-      const int wide = 16 / ELEMENT_BYTES[o];
-      operands[o].has_wide_vectors = n % wide == 0 && operands[o].column_stride == 1 &&
-                                     is_aligned(o, operands[o].row_stride, wide);
+      if constexpr (ANY_SHORT) {
+        const int wide = 16 / ELEMENT_BYTES[o];
+        operands[o].has_wide_vectors = n % wide == 0 && operands[o].column_stride == 1 &&
+                                       is_aligned(o, operands[o].row_stride, wide);
+      }
     }
   }
 

@@ -20,7 +20,6 @@ struct PackedRows {
     return *reinterpret_cast<uint4*>(&words[row][column / 2]);
   }
 };
-static_assert(sizeof(PackedRows) <= sizeof(RowBuffer), "results take the place of sums");
 
 // How a warp's lanes lie on those rows where they move vectors.
 struct LineLanes {
@@ -77,6 +76,7 @@ __device__ __forceinline__ void store_lines(const Epilogue& epilogue, int first_
   using Joining = typename Epilogue::template Joining<2, Masks>;
   using Lines = typename Epilogue::template Joining<LINE_VECTOR, Masks>;
   constexpr int GROUPS = LINE_COLUMNS / FRAGMENT_COLUMNS, RUNS = LineLanes::RUNS;
+  static_assert(sizeof(PackedRows) <= sizeof(RowBuffer), "results take the place of sums");
   auto& packed = reinterpret_cast<PackedRows&>(buffer);
   const int own_pair = threadIdx.x % 4;
   const int line_row = LineLanes::row(), line_column = LineLanes::column();
@@ -181,7 +181,6 @@ struct ShiftedRows {
     if (row < RowBuffer::ROWS) vector(row, LINE_COLUMNS) = make_uint4(0, 0, 0, 0);
   }
 };
-static_assert(ShiftedRows::PITCH >= LINE_COLUMNS + LINE_VECTOR, "and the columns before");
 
 // The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
 // are neighbours in memory.
@@ -196,6 +195,8 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
   constexpr int GROUPS = LINE_COLUMNS / FRAGMENT_COLUMNS;
   constexpr bool FETCHES = Epilogue::template leaves_in_lines<Masks>() && Masks::BY_PLACE == 0;
   constexpr int AT_ONCE = Epilogue::HAS_EXTRAS ? 32 : 64;  // or registers do not suffice
+  static_assert(sizeof(ShiftedRows) <= sizeof(RowBuffer), "results take the place of sums");
+  static_assert(ShiftedRows::PITCH >= LINE_COLUMNS + LINE_VECTOR, "and the columns before");
   auto& shifted = reinterpret_cast<ShiftedRows&>(buffer);
   const int own_pair = threadIdx.x % 4;
   const int rows = min(static_cast<int>(problem.m) - first_row, RowBuffer::ROWS);

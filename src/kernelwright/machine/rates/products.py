@@ -127,9 +127,9 @@ class WarpgroupRates:
     buffered_k: int
     """Largest K for which a buffer for results is worth a pipeline stage."""
     turns: TurnRates
-    """Of convolutions and of TF32, where warpgroups take turns."""
+    """Rates of convolutions and of TF32, where warpgroups take turns."""
     short_turns: TurnRates
-    """Of plain products of 16 bits."""
+    """Rates of plain products of 16 bits, likewise."""
     short_step: float
     """Factor on a step of plain products of 16 bits whose warpgroups share tiles."""
     short_tile: float
