@@ -200,6 +200,17 @@ def test_rows_of_16_bits_that_begin_anywhere(build: Build) -> None:
     assert unit.session.findings == ()
 
 
+def test_few_columns_of_16_bits(build: Build) -> None:
+    """Of factors that are rounded to TF32: a tile has half of a line."""
+    unit = build("gemm", **(_NARROW | {"RESULT": "__half"}))
+    for m, n in ((140, 28), (70, 45)):
+        lhs, rhs = torch.rand(m, 20), torch.rand(n, 20).T
+        found = _multiply(unit, lhs, rhs, torch.full((m, n), torch.nan, dtype=torch.float16))
+        exact = lhs.double() @ rhs.double()
+        assert ((found.double() - exact).abs() <= 2e-3 * exact).all()
+    assert unit.session.findings == ()
+
+
 @pytest.mark.parametrize("masks", ["1, 2, 4", "1, 6, 0"], ids=["by place", "by column"])
 def test_what_joins_rows_of_16_bits(build: Build, masks: str) -> None:
     """In lines, in vectors of 8 bytes, and where rows begin anywhere, at edges and inside."""

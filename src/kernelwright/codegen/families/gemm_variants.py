@@ -135,7 +135,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *((_of_results(kernel, config),) if config.feed.is_direct else ()),
+            *([_masks(kernel, config)] if config.feed.is_direct else []),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",
@@ -147,8 +147,8 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     )
 
 
-def _of_results(kernel: Kernel, config: TensorCoreConfig) -> str:
-    """The config's masks of what joins its result, by row, by column and by place."""
+def _masks(kernel: Kernel, config: TensorCoreConfig) -> str:
+    """Masks of what joins a config's result: by row, by column and by place."""
     product = product_of(kernel.anchored(Contract))
     joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
     by_row = by_column = by_place = 0

@@ -225,7 +225,9 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
     using Lanes = RunLanes<COUNT>;
     using Epilogue = decltype(epilogue);
     using Masks = typename Config::Masks;
-    constexpr bool IN_LINES = Epilogue::template leaves_in_lines<Masks>();
+    constexpr bool ARE_LINES =
+        sizeof(typename Problem::Result) == 2 && 2 * COUNT % LINE_COLUMNS == 0;
+    constexpr bool IN_LINES = ARE_LINES && Epilogue::template leaves_in_lines<Masks>();
     // Rows that begin anywhere are as fast without, where nothing joins each element.
     constexpr bool USES_VECTORS = !IN_LINES || Masks::BY_PLACE != 0;
     const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
@@ -260,7 +262,7 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
           continue;
         }
       }
-      if constexpr (sizeof(typename Problem::Result) == 2) {
+      if constexpr (ARE_LINES) {
         if (problem.operands[Problem::OUT].column_stride == 1) {
           store_shifted<Config>(problem, epilogue, first_row, work.column, sums, part, row, buffer);
           continue;
