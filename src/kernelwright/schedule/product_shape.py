@@ -87,6 +87,11 @@ class ProductShape:
         return small and self.batches >= known.least_batches and self.dtype is DType.F32
 
     @property
+    def is_short(self) -> bool:
+        """Whether the factors have 16 bits and neither is patches."""
+        return self.taps == 1 and self.dtype is not DType.F32
+
+    @property
     def products(self) -> int:
         """Multiplications."""
         return self.batches * self.m * self.n * self.k

@@ -149,7 +149,8 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
         return False
     # Boxes along N have 64 columns, and each block of a cluster fetches half of a tile's.
     has_halves = config.cluster == 2 and config.feed.is_direct
-    is_slow = config.feed is Feed.TURNS and shape.taps == 1 and shape.dtype is not DType.F32
+    # Halves of 96 columns are slower than no clusters, or than other tiles (measured/gemm.md).
+    is_slow = config.feed is Feed.TURNS and shape.is_short
     if has_halves and config.block_n % (2 * _BOX_COLUMNS) and (rhs.major is Major.MN or is_slow):
         return False
     if config.feed.is_direct and shape.dtype is DType.F32 and {lhs.major, rhs.major} != {Major.K}:

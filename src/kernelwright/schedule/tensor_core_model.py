@@ -79,8 +79,7 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
     rates = warpgroup_rates(machine)
     # Plain products of 16 bits were timed with what their clusters share: see turn_cycles.
-    is_short = _is_short_product(shape)
-    arriving = 0.0 if is_short else _arriving_cycles(shape, config, rates)
+    arriving = 0.0 if shape.is_short else _arriving_cycles(shape, config, rates)
     return turn_cycles(
         config,
         steps,
@@ -89,15 +88,10 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
         shape.extras,
         arriving,
         rates,
-        rates.short_turns if is_short else rates.turns,
+        rates.short_turns if shape.is_short else rates.turns,
         vector=machine.limits.access_bytes // shape.dtype.itemsize,
         waits=shape.joined > 0 and steps <= _FEW_STEPS,
     )
-
-
-def _is_short_product(shape: ProductShape) -> bool:
-    """Whether factors of 16 bits are no patches."""
-    return shape.taps == 1 and shape.dtype is not DType.F32
 
 
 def _band_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -134,7 +128,7 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
     is_direct = config.feed is Feed.DIRECT
-    is_short = is_direct and _is_short_product(shape)
+    is_short = is_direct and shape.is_short
     step *= rates.short_step if is_short else 1.0
     arriving = 0.0
     if is_direct and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:

@@ -113,13 +113,13 @@ class GemmEpilogue {
     return problem_.operands[Problem::OUT].has_column_vectors;
   }
 
-  // Whether results of 16 bits leave in lines (gemm_sm90_lines.cuh): of what joins them, one at
+  // Whether results of 16 bits may leave in lines (gemm_sm90_lines.cuh): of what joins them, one at
   // most has its own for each, of as many bits.
   template <class Masks>
   __host__ __device__ static constexpr bool leaves_in_lines() {
     constexpr unsigned KNOWN = Masks::BY_ROW | Masks::BY_COLUMN | Masks::BY_PLACE;
     constexpr bool IS_ONE = (Masks::BY_PLACE & (Masks::BY_PLACE - 1)) == 0;
-    return sizeof(Out) == 2 && IS_ONE && are_known<KNOWN, Masks::BY_PLACE>(Indices());
+    return IS_ONE && are_known<KNOWN, Masks::BY_PLACE>(Indices());
   }
 
   // Whether out has vectors of 16 bytes, and the extra that has its own for each; and those that

@@ -30,9 +30,9 @@ struct LineLanes {
   __device__ __forceinline__ static int column() { return threadIdx.x % ACROSS * LINE_VECTOR; }
 };
 
-// Calls visit(half, group, pair) for a lane's sums of 64 columns from `columns` on: in row `row`
-// (half 0) or in the row 8 below, two neighbours of each group of 8 columns. So many columns come
-// down to registers of their own at one time.
+// Calls visit(half, group, pair) for a lane's sums of 64 columns from `columns` on: two neighbours
+// of each group of 8 columns, in the lane's row (half 0) and in the row 8 below. AT_ONCE: columns
+// that come down to registers of their own at one time.
 template <int AT_ONCE, int PARTS, int COUNT, class Visit>
 __device__ __forceinline__ void for_each_pair(const float (&sums)[PARTS][COUNT], int part,
                                               int columns, const Visit& visit) {
