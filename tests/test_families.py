@@ -168,7 +168,13 @@ def test_turns_of_a_joint_product_on_the_emulator(
     compiled = _compiled("joint", "float16", tmp_path)
     configs: dict[str, Config] = {
         it.name: replace(
-            it.configured(JointConfig), loads=1, warps=2, resident=1, multiprocessors=3
+            it.configured(JointConfig),
+            loads=1,
+            warps=4,
+            row_warps=4,  # all warps of a block make a row
+            held=1,
+            resident=1,
+            multiprocessors=3,
         )
         for it in compiled.plan.kernels
     }
@@ -183,6 +189,9 @@ def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[...,
     compiled = _compiled("decode", "bfloat16", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
     assert families == ["rows", "joint", "pointwise"] and not compiled.plan.left_to_pytorch
+    kernel = compiled.plan.kernels[1]
+    config = replace(kernel.configured(JointConfig), row_warps=8)
+    compiled = replace(compiled, plan=with_configs(compiled.plan, {kernel.name: config}))
     sizes = [{"TEXTS": texts, "LENGTH": length} for texts, length in [(1, 9), (16, 1), (18, 2)]]
     _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)
 

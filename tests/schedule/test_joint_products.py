@@ -143,3 +143,12 @@ def test_other_pairs_of_columns_have_launches() -> None:
 def test_many_rows_and_floats_are_left_alone(rows: int, dtype: torch.dtype) -> None:
     plan = _plan(Layer(three).to(dtype), [torch.rand(rows, 1, WIDTH).to(dtype)])
     assert _joint(plan) == []
+
+
+@pytest.mark.parametrize("rows, count", [(1, 1), (2, 1), (3, 0)])
+def test_one_product_of_a_row_or_two_is_a_joint_one(rows: int, count: int) -> None:
+    module = nn.Linear(WIDTH, WIDTH).bfloat16()
+    args = [torch.rand(rows, WIDTH).bfloat16()]
+    plan = _plan(module, args)
+    assert len(plan.kernels) == 1 and len(_joint(plan)) == count
+    torch.testing.assert_close(run_plan(plan, module, args), module(*args), rtol=2e-2, atol=2e-2)

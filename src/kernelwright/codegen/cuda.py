@@ -74,9 +74,12 @@ def _unit(name: str, text: KernelText, plan: Plan) -> str:
 
 def _declaration(kernel: str, text: KernelText) -> str:
     """What a segment calls of a kernel in another unit."""
-    launch = f'extern "C" int launch_{kernel}(const int64_t* words);\n'
-    memory = f'extern "C" int64_t workspace_{kernel}(const int64_t* words);\n'
-    return launch + memory if text.has_workspace else launch
+    launches = [f'extern "C" int launch_{kernel}(const int64_t* words);\n']
+    if text.has_settled:
+        launches.append(f'extern "C" int launch_settled_{kernel}(const int64_t* words);\n')
+    if text.has_workspace:
+        launches.append(f'extern "C" int64_t workspace_{kernel}(const int64_t* words);\n')
+    return "".join(launches)
 
 
 class _Errors(Enum):

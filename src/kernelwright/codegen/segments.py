@@ -10,12 +10,14 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
+    Parameter,
     Permute,
     Reshape,
     Select,
     Slice,
     Squeeze,
     Unsqueeze,
+    View,
     ViewMap,
 )
 from kernelwright.ir.plan import Launch, Reinterpret, Room, sizes_used
@@ -69,6 +71,7 @@ class _Writer:
         self._segment = segment
         self._with_workspace = with_workspace
         self._reshaped = reshaped
+        self._updated = _views_of_updated(graph)
         self._types = types_of(segment)
         self._inputs = inputs_by_kind(segment, graph)
         self._sizes = {dim: f"size{at}" for at, dim in enumerate(segment.sizes)}
@@ -134,11 +137,20 @@ class _Writer:
         measured = writer_of(kernel).only_at(kernel)
         if measured is not None:
             operands += [_may_round(self._names[step.inputs[0]], measured), "is_allowed"]
-        launcher = f"launch_{kernel.name}"
+        launcher = f"launch_{'settled_' * self._is_settled(step)}{kernel.name}"
         if kernel.name in self._with_workspace:
             launcher = f"workspace_{kernel.name}, {launcher}"
             return f"run.launch_with({launcher}, {', '.join(operands)});"
         return f"run.launch({launcher}, {', '.join(operands)});"
+
+    def _is_settled(self, step: Launch) -> bool:
+        """Whether what a launch reads early is the module's own, and no launch here updates it.
+
+        The first launch waits for what ran before the segment. All others begin when it has.
+        """
+        names = [step.inputs[at] for at in sorted(writer_of(step.kernel).early(step.kernel))]
+        own = self._segment.kept - self._updated
+        return bool(names) and own.issuperset(names) and step is not self._segment.launches[0]
 
     def _view(self, how: ViewMap, source: str, kind: TensorType) -> str:
         tensor, bytes_ = self._names[source], kind.dtype.itemsize
@@ -176,6 +188,18 @@ class _Writer:
 
     def _size(self, dim: Dim) -> str:
         return dim.text if dim.is_static else self._sizes[dim]
+
+
+def _views_of_updated(graph: Graph) -> frozenset[str]:
+    """What the module keeps and the graph updates, and views of it."""
+    paths = {update.path for update in graph.updates}
+    found: set[str] = set()
+    for node in graph.nodes:
+        is_own = isinstance(node.kind, Parameter) and node.kind.path in paths
+        is_view = isinstance(node.kind, View) and not found.isdisjoint(node.inputs)
+        if is_own or is_view:
+            found.add(node.name)
+    return frozenset(found)
 
 
 def _variable(name: str) -> str:

@@ -29,7 +29,7 @@ from kernelwright.ir.plan import Kernel, Launch, Reinterpret, Step
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.gemm import GEMM
-from kernelwright.schedule.families.joint import JOINT, joint_configs
+from kernelwright.schedule.families.joint import FEW_ROWS, JOINT, joint_configs, rows_of
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.joint_after import Followed, KnownSteps, all_followed
 from kernelwright.schedule.joint_halves import epilogues_of
@@ -129,10 +129,12 @@ class _Finder:
                     continue
             for group in groups:
                 joint = self._joint(group, None)
-                if joint is not None and len(joint.replaced) > 1 and self._is_faster(joint):
+                if joint is not None and self._is_faster(joint):
                     yield joint
 
     def _is_faster(self, joint: _Joint) -> bool:
+        if len(joint.replaced) == 1:  # Its factor comes while the kernel before runs.
+            return rows_of(joint.launch.kernel) <= FEW_ROWS
         apart = sum(self._seconds(at) for at in joint.replaced)
         return (JOINT.seconds(joint.launch.kernel, self._machine) or 0) < apart
 

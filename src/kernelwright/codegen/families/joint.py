@@ -49,7 +49,9 @@ def emit(kernel: Kernel) -> KernelText:
         arguments=read_inputs(kernel, names, ()),
         settings=kernel.configured(JointConfig),
     )
-    return KernelText(section=section, sources=("joint_launch.cuh",), has_workspace=False)
+    return KernelText(
+        section=section, sources=("joint_launch.cuh",), has_workspace=False, has_settled=True
+    )
 
 
 def _element(kernel: Kernel) -> TensorType:
@@ -123,4 +125,9 @@ def _functor(kernel: Kernel, product: JointProduct, number: int, half: int) -> F
     )
 
 
-JOINT = Writer(emit=emit)
+def _factors(kernel: Kernel) -> frozenset[int]:
+    products = kernel.anchored(JointProducts).products
+    return frozenset(at for product in products for at in product.factors)
+
+
+JOINT = Writer(emit=emit, early=_factors)

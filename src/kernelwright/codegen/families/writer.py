@@ -12,6 +12,10 @@ def _always(kernel: Kernel) -> None:
     return None
 
 
+def _no_inputs(kernel: Kernel) -> frozenset[int]:
+    return frozenset()
+
+
 def _nothing(kernel: Kernel) -> tuple[str, ...]:
     return ()
 
@@ -44,6 +48,9 @@ class Writer:
     only_at: Callable[[Kernel], RoundingSizes | None] = _always
     """Sizes at which alone, and while the user lets cuDNN's convolutions take TF32, the launcher
     may take its first variant. Two more words tell it; None: it does not ask."""
+    early: Callable[[Kernel], frozenset[int]] = _no_inputs
+    """Inputs that `launch_settled_<kernel>` reads while kernels before still run: none of those may
+    write them. Empty: there is no such function."""
     arithmetic: Callable[[Kernel], tuple[str, ...]] = _nothing
     """Lines for the file's docstring about what its numbers are rounded to."""
     picks: Callable[[Kernel], Mapping[int, int]] = _none

@@ -86,10 +86,10 @@ __device__ __forceinline__ void attention_few(const FewParameters& p) {
   }
   arrive_at_cluster();
   wait_for_previous_kernel();
+  let_next_kernel_start();
   rows.begin(first);
 #pragma unroll 1
   for (int key = first - Tile::LEAD; key < end; key += Tile::STEP) rows.step(key, first, end);
-  let_next_kernel_start();
   rows.join();
   if constexpr (Tile::LEAD > 0) __syncthreads();  // all have read what was under way
   const States own{reinterpret_cast<float4*>(attention_few_memory)};

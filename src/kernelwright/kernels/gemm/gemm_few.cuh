@@ -115,9 +115,9 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
                  left < Tile::COLUMNS ? static_cast<int>(left) : Tile::COLUMNS, problem.k,
                  threadIdx.x, Tile::THREADS);
   wait_for_previous_kernel();
+  let_next_kernel_start();
   float sums[Tile::GROUPS][4] = {};
   sum_few<Tile>(problem, batch_base<const T>(problem, Problem::LHS, at), rhs, first, sums);
-  let_next_kernel_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int group = 0; group < Tile::GROUPS; ++group) {

@@ -29,13 +29,14 @@ struct JointVariant {
   void (*any)(Problem);
 
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    if (!problem.is_countable) return cudaErrorNotSupported;
     const int64_t rows = problem.places.count;
-    const int64_t units = problem.turns * ((rows + Tile::ROWS - 1) / Tile::ROWS);
+    const int64_t units = int64_t{problem.turns} * ((rows + Tile::ROWS - 1) / Tile::ROWS);
     if (units == 0) return cudaSuccess;
     if (units > int64_t{1} << 30) return cudaErrorNotSupported;
     const int64_t bytes = Tile::shared_bytes(problem.k, rows);
-    constexpr int64_t OWN = 2 * Tile::SUMS * sizeof(float) + 1024;  // of a block besides
-    const int64_t fitting = Config::ROOM / (bytes + OWN);
+    constexpr int64_t BESIDES = 1024;  // of a block
+    const int64_t fitting = Config::ROOM / (bytes + BESIDES);
     const int64_t resident = fitting < Config::RESIDENT ? fitting : Config::RESIDENT;
     // As many turns for each block as for others.
     const int64_t at_once = (resident > 1 ? resident : 1) * Config::MULTIPROCESSORS;

@@ -1,9 +1,12 @@
 #pragma once
 // The rows that products have in common, in shared memory: as they are, or made by a row program, a
-// row for a warp. A source has
+// row for a team of a warp, or of all warps of a block where rows are few. A source has
+//   WARPS      of a team
 //   Element    of the rows
 //   ask_for()  brings what rows are made of towards the multiprocessor, before it may be read
-//   fill()     hands 8 neighbours of a row at a time to `to`; VECTORS: has_vectors()
+//   fill()     hands 8 neighbours of a row at a time to `to`; VECTORS: has_vectors(). `lane`: of
+//   the
+//              team; `room`: shared memory of the block, for teams of all its warps
 
 #include "row_exchange.cuh"
 #include "row_program.cuh"
@@ -38,21 +41,26 @@ bool has_joint_runs(const void* data, const Axes<OPERANDS>& kept, int operand, i
 
 // What a program makes of rows; the memory of its one result is never touched. HELD: vectors of a
 // row that a lane keeps in registers, all there are; 0 where it reads them for each fold.
-template <class Program, int HELD>
+template <class Program, int HELD, int WARPS_>
 struct MadeRows {
+  static constexpr int WARPS = WARPS_;
   using Types = RowTypes<Program>;
   using Element = pack_item_t<0, typename Program::Results>;
   using Inputs = typename Program::Inputs;
   using Runs = typename PackOfVectors<Inputs, JOINT_WIDTH>::type;
-  static constexpr int STEP = 32 * JOINT_WIDTH;
+  static constexpr int STEP = 32 * WARPS * JOINT_WIDTH;
   static constexpr int MOST = HELD > 0 ? HELD : 4;  // vectors of a lane under way
   static constexpr unsigned READS = all_reads<Program>() | Program::RESULT_READS[0];
   static_assert(Types::RESULTS == 1 && Program::IS_ELEMENT[0], "the rows are the one result");
+  static_assert(!Program::LOCATED, "where an element stands is not known");
 
   Program program;
-  typename Types::Space space;
+  Axes<Types::OPERANDS> kept;
+  int64_t count;
+  const void* data[Types::INPUTS];
+  int64_t steps[Types::INPUTS];  // from an element of a row to the next one
 
-  int64_t length() const { return space.reduced.count; }
+  int64_t length() const { return count; }
   bool has_vectors() const {
     const bool are_held = HELD == 0 || length() <= HELD * STEP;
     return are_held && has_runs(typename Types::InputIndices());
@@ -62,19 +70,19 @@ struct MadeRows {
   __device__ __forceinline__ void ask_for() const {
     repeat<Types::INPUTS>([&](auto input) {
       using In = pack_item_t<input, Inputs>;
-      const int64_t step = space.reduced.inner_stride(input);
+      const int64_t step = steps[input];
       constexpr int64_t LINE = JOINT_LINE / sizeof(In);
       const int64_t at = threadIdx.x * LINE;
-      if (step == 1 && at < space.reduced.count) {
-        prefetch(reinterpret_cast<const In*>(space.data[input]) + at);
+      if (step == 1 && at < count) {
+        prefetch(static_cast<const In*>(data[input]) + at);
       }
     });
   }
 
   template <bool VECTORS, class To>
-  __device__ __forceinline__ void fill(int64_t row, int lane, const To& to) const {
+  __device__ __forceinline__ void fill(int64_t row, int lane, char* room, const To& to) const {
     int64_t offsets[Types::OPERANDS] = {};
-    space.kept.locate(row, ~0u, offsets);
+    kept.locate(row, INPUT_MASK, offsets);
     Runs held[MOST];
     if constexpr (VECTORS && HELD > 0) {
       load_ahead<VECTORS, READS>(offsets, lane * JOINT_WIDTH, held);
@@ -90,12 +98,12 @@ struct MadeRows {
               pick_element<Program::READS[level]>(runs, i, elements[i]);
             }
             const VectorPlaces<JOINT_WIDTH> places = {place, 0};
-            fold_elements<level>(program, totals, space.coordinates, row, places, elements, FULL,
+            fold_elements<level>(program, totals, RowCoordinates(), row, places, elements, FULL,
                                  states);
           });
       each_fold<Program, level>([&](auto fold) {
         using Fold = typename Types::template FoldAt<fold>;
-        set_totals<Program, fold>(combine_warp<Fold>(get<fold>(states)), totals);
+        set_totals<Program, fold>(combine_team<Fold>(get<fold>(states), room), totals);
       });
     });
     each_run<VECTORS, Program::RESULT_READS[0]>(
@@ -104,14 +112,31 @@ struct MadeRows {
   }
 
  private:
+  // Of all lanes of a team. Two barriers: the room is the next fold's.
+  template <class Fold>
+  __device__ __forceinline__ static typename Fold::State combine_team(typename Fold::State state,
+                                                                      char* room) {
+    using State = typename Fold::State;
+    state = combine_warp<Fold>(state);
+    if constexpr (WARPS > 1) {
+      auto* const states = reinterpret_cast<State*>(room);
+      if (threadIdx.x % 32 == 0) states[threadIdx.x / 32] = state;
+      __syncthreads();
+      state = states[threadIdx.x % WARPS];
+      state = combine_lanes<Fold, WARPS>(state);
+      __syncthreads();
+    }
+    return state;
+  }
+
   static constexpr unsigned FULL = (1u << JOINT_WIDTH) - 1;
+  static constexpr unsigned INPUT_MASK = (1u << Types::INPUTS) - 1;
 
   template <size_t... INPUT>
   bool has_runs(std::index_sequence<INPUT...>) const {
     return (true && ... &&
             ((Program::SHARED >> INPUT & 1) != 0 ||
-             has_joint_runs<pack_item_t<INPUT, Inputs>>(space.data[INPUT], space.kept, INPUT,
-                                                        space.reduced.inner_stride(INPUT))));
+             has_joint_runs<pack_item_t<INPUT, Inputs>>(data[INPUT], kept, INPUT, steps[INPUT])));
   }
 
   // Calls body(place, runs) for a lane's part of a row: of what it holds, or of what it loads, some
@@ -120,7 +145,7 @@ struct MadeRows {
   __device__ __forceinline__ void each_run(const int64_t (&offsets)[Types::OPERANDS], int lane,
                                            const Runs (&held)[MOST], const Body& body) const {
     constexpr int AHEAD = VECTORS ? MOST : 1;
-    const auto length = static_cast<int>(space.reduced.count);
+    const auto length = static_cast<int>(count);
 #pragma unroll 1
     for (int first = lane * JOINT_WIDTH; first < length; first += AHEAD * STEP) {
       Runs runs[AHEAD];
@@ -136,7 +161,7 @@ struct MadeRows {
   template <bool VECTORS, unsigned READS, int AHEAD>
   __device__ __forceinline__ void load_ahead(const int64_t (&offsets)[Types::OPERANDS], int first,
                                              Runs (&runs)[AHEAD]) const {
-    const auto length = static_cast<int>(space.reduced.count);
+    const auto length = static_cast<int>(count);
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
       const int place = first + i * STEP;
@@ -151,9 +176,9 @@ struct MadeRows {
       if constexpr ((READS >> input & 1) != 0) {
         using In = pack_item_t<input, Inputs>;
         constexpr bool IS_SHARED = (Program::SHARED >> input & 1) != 0;
-        const int64_t step = IS_SHARED ? 0 : VECTORS ? 1 : space.reduced.inner_stride(input);
+        const int64_t step = IS_SHARED ? 0 : VECTORS ? 1 : steps[input];
         const auto* const from =
-            reinterpret_cast<const In*>(space.data[input]) + offsets[input] + place * step;
+            static_cast<const In*>(data[input]) + offsets[input] + place * step;
         get<input>(runs) = load_joint_run < VECTORS && !IS_SHARED > (from, step);
       }
     });
@@ -161,16 +186,16 @@ struct MadeRows {
 
   __device__ __forceinline__ Vector<Element, JOINT_WIDTH> results(
       const typename Program::Totals& totals, int64_t row, int place, const Runs& runs) const {
+    const RowCoordinates none;
     return results_of_vector<0, Program::RESULT_READS[0], JOINT_WIDTH>(
-        program, totals, Inputs(), runs,
-        [&](int i) { return RowPlace{space.coordinates, row, place + i, i}; });
+        program, totals, Inputs(), runs, [&](int i) { return RowPlace{none, row, place + i, i}; });
   }
 };
 
 // The operands of a program, and its one result: of the size of all of them, and nowhere.
-template <int HELD, class Program>
-MadeRows<Program, HELD> made_rows(const Program& program,
-                                  const Tensor (&inputs)[RowTypes<Program>::INPUTS]) {
+template <int HELD, int WARPS, class Program>
+MadeRows<Program, HELD, WARPS> made_rows(const Program& program,
+                                         const Tensor (&inputs)[RowTypes<Program>::INPUTS]) {
   Tensor operands[RowTypes<Program>::OPERANDS];
   Tensor& made = operands[RowTypes<Program>::INPUTS];
   for (int i = 0; i < RowTypes<Program>::INPUTS; ++i) {
@@ -186,12 +211,19 @@ MadeRows<Program, HELD> made_rows(const Program& program,
     made = joined;
   }
   for (int64_t d = made.rank - 1, step = 1; d >= 0; step *= made.sizes[d--]) made.strides[d] = step;
-  return {program, describe_rows<Program>(operands)};
+  const auto space = describe_rows<Program>(operands);
+  MadeRows<Program, HELD, WARPS> rows = {program, space.kept, space.reduced.count, {}, {}};
+  for (int i = 0; i < RowTypes<Program>::INPUTS; ++i) {
+    rows.data[i] = space.data[i];
+    rows.steps[i] = space.reduced.inner_stride(i);
+  }
+  return rows;
 }
 
 // Rows as they are.
-template <class T>
+template <class T, int WARPS_>
 struct GivenRows {
+  static constexpr int WARPS = WARPS_;
   using Element = T;
 
   const T* data;
@@ -203,19 +235,19 @@ struct GivenRows {
   __device__ __forceinline__ void ask_for() const {}
 
   template <bool VECTORS, class To>
-  __device__ __forceinline__ void fill(int64_t row, int lane, const To& to) const {
+  __device__ __forceinline__ void fill(int64_t row, int lane, char*, const To& to) const {
     int64_t offsets[1] = {};
-    kept.locate(row, ~0u, offsets);
+    kept.locate(row, 1, offsets);
 #pragma unroll 4
-    for (int place = lane * JOINT_WIDTH; place < count; place += 32 * JOINT_WIDTH) {
+    for (int place = lane * JOINT_WIDTH; place < count; place += 32 * WARPS * JOINT_WIDTH) {
       to(place, load_joint_run<VECTORS>(data + offsets[0] + place * step, step));
     }
   }
 };
 
-template <class T>
-GivenRows<T> given_rows(const Tensor& rows) {
-  GivenRows<T> given = {static_cast<const T*>(rows.data), {}, 0, 0};
+template <class T, int WARPS>
+GivenRows<T, WARPS> given_rows(const Tensor& rows) {
+  GivenRows<T, WARPS> given = {static_cast<const T*>(rows.data), {}, 0, 0};
   const int last = rows.rank - 1;
   for (int d = 0; d < last; ++d) given.kept.append(rows.sizes[d], {rows.strides[d]});
   given.kept.prepare();

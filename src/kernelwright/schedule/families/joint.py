@@ -26,7 +26,8 @@ _CONFIGS = (
     (4, 16, 1),
     (4, 4, 4),
 )
-_WORD_BYTES = 4
+FEW_ROWS = 2
+"""Rows that all warps of a block make together, one after the other."""
 _MOST_HELD = 4
 """Vectors of each input of a row that a lane holds."""
 
@@ -60,49 +61,48 @@ def extras_of(product: JointProduct) -> tuple[int, ...]:
 
 def joint_configs(kernel: Kernel, machine: Machine) -> tuple[tuple[float, JointConfig], ...]:
     """Those that multiprocessors have room for, with their modelled seconds, best first."""
-    factors, room = _sums(kernel), machine.shared_memory_per_block
+    depth, factors, room = _depth(kernel), _sums(kernel), machine.shared_memory_per_block
     found = []
     for loads, warps, resident in _CONFIGS:
+        row_warps = warps if rows_of(kernel) <= FEW_ROWS else 1
         config = JointConfig(
             loads=loads,
             warps=warps,
             resident=resident,
             multiprocessors=machine.sm_count,
             room=room,
-            held=_held(_depth(kernel)),
+            held=_held(depth, row_warps),
+            row_warps=row_warps,
+            # Two steps of one factor are under way, or one of two.
+            stages=2 if factors == 1 else 1,
         )
-        if _shared_bytes(config, _depth(kernel), config.ROWS, factors) <= room:
+        if config.block_bytes(depth, config.ROWS, factors) <= room:
             found.append((_seconds_of(kernel, config, machine), config))
     return tuple(sorted(found, key=lambda it: it[0]))
 
 
-def _held(depth: int) -> int:
-    """Vectors of a row for each lane of a warp, if they are few enough for its registers."""
-    vectors = ceil(depth / (32 * 8))
+def _turns(kernel: Kernel) -> list[int]:
+    """Turns of 8 columns of each result."""
+    joint, rows = kernel.anchored(JointProducts), max(1, rows_of(kernel))
+    columns = [it.numel_hint // rows for it in kernel.outputs]
+    shares = [1 if it.halves is None else 2 for it in joint.products]
+    return [ceil(n / (share * 8)) for n, share in zip(columns, shares, strict=True)]
+
+
+def _held(depth: int, warps: int) -> int:
+    """Vectors of a row for each lane of so many warps, if they are few enough for registers."""
+    vectors = ceil(depth / (warps * 32 * 8))
     return vectors if vectors <= _MOST_HELD else 0
-
-
-def _shared_bytes(config: JointConfig, depth: int, rows: int, factors: int) -> int:
-    """`JointTile::shared_bytes`, and what a block takes besides: the sums of two turns."""
-    pitch = ceil(depth / 64) * 64 + 32
-    sums = config.warps * config.ROWS * config.COLUMNS * factors * _WORD_BYTES
-    # Two steps of one factor are under way, or one of two.
-    slots = config.loads * max(factors, 2) * config.warps * 32 * 16
-    return slots + min(rows, config.ROWS) * pitch * 2 + 2 * sums + 1024
 
 
 def _seconds_of(kernel: Kernel, config: JointConfig, machine: Machine) -> float:
     """Reading the factors once, and the rows once for each block, which makes them before its
     turns; each turn waits for one step after the other."""
     rates, joint = machine.few, kernel.anchored(JointProducts)
-    depth, rows, sums = _depth(kernel), _rows(kernel), _sums(kernel)
+    depth, rows, sums = _depth(kernel), rows_of(kernel), _sums(kernel)
     tiles = ceil(rows / config.ROWS)
-    columns = [it.numel_hint // max(1, rows) for it in kernel.outputs]
-    shares = [1 if it.halves is None else 2 for it in joint.products]
-    turns = tiles * sum(
-        ceil(count / (share * config.COLUMNS)) for count, share in zip(columns, shares, strict=True)
-    )
-    fitting = config.room // _shared_bytes(config, depth, rows, sums)
+    turns = tiles * sum(_turns(kernel))
+    fitting = config.room // config.block_bytes(depth, rows, sums)
     resident = min(config.resident, fitting)
     blocks = min(turns, resident * config.multiprocessors)
     share = rates.read_share * (rates.lone_share if resident == 1 and turns > blocks else 1.0)
@@ -122,7 +122,8 @@ def _sums(kernel: Kernel) -> int:
     return kernel.anchored(JointProducts).products[0].sums
 
 
-def _rows(kernel: Kernel) -> int:
+def rows_of(kernel: Kernel) -> int:
+    """Rows of the products."""
     joint = kernel.anchored(JointProducts)
     if joint.rows is not None:
         return prod(dim.hint for dim in joint.rows.shape[:-1])
@@ -160,7 +161,7 @@ def _cost(kernel: Kernel) -> Work:
         for at in product.factors:
             factor = kernel.inputs[at]
             assert isinstance(factor, TensorType)
-            products += 2 * _rows(kernel) * factor.numel_hint
+            products += 2 * rows_of(kernel) * factor.numel_hint
             units = PRODUCT_UNITS.get(factor.dtype, ())
     flops += 0 if made is None else ROWS.cost(made).flops
     return Work(flops=flops + products, products=products, units=units)
