@@ -159,26 +159,42 @@ __device__ __forceinline__ void store_lines(const Epilogue& epilogue, int first_
 }
 
 // The same rows where those of the result may begin anywhere: each lies in shared memory as far
-// behind a vector as in memory. Its last columns wait there for the next.
+// behind a sector as in memory, so that vectors leave in whole sectors. Its last columns wait there
+// for the next. Pairs are words: behind an odd number of elements they lie one element later.
 struct ShiftedRows {
-  static constexpr int PITCH = 2 * PackedRows::PITCH;  // elements
-  unsigned short numbers[RowBuffer::ROWS][PITCH];
+  static constexpr int SECTOR = 16;                          // elements
+  static constexpr int PITCH = (LINE_COLUMNS + SECTOR) / 2;  // words
+  static constexpr int WAITING = SECTOR / LINE_VECTOR;       // vectors of a row
+  static_assert(WAITING * RowBuffer::ROWS == 32, "each a lane's");
+  unsigned words[RowBuffer::ROWS][PITCH];
 
-  __device__ __forceinline__ uint4& vector(int row, int place) {
-    return *reinterpret_cast<uint4*>(&numbers[row][place]);
-  }
   __device__ __forceinline__ void set_pair(int row, int place, unsigned pair) {
-    numbers[row][place] = static_cast<unsigned short>(pair);
-    numbers[row][place + 1] = static_cast<unsigned short>(pair >> 16);
+    words[row][(place + 1) / 2] = pair;
   }
-  // Of a lane for each row: the last columns are those before the next; at first there are none.
-  __device__ __forceinline__ void move_on() {
-    const int row = threadIdx.x % 32;
-    if (row < RowBuffer::ROWS) vector(row, 0) = vector(row, LINE_COLUMNS);
+  __device__ __forceinline__ const unsigned short& number(int row, int place, bool is_odd) const {
+    return reinterpret_cast<const unsigned short*>(words[row])[place + (is_odd ? 1 : 0)];
   }
+  // Eight elements from a vector on, of a row behind an odd number of elements or not.
+  __device__ __forceinline__ uint4 vector(int row, int place, bool is_odd) const {
+    const unsigned* const from = &words[row][place / 2];
+    const uint4 own = *reinterpret_cast<const uint4*>(from);
+    if (!is_odd) return own;
+    const unsigned next = place < 2 * PITCH - LINE_VECTOR ? from[4] : 0;
+    constexpr unsigned LATER = 0x5432;  // the last element of one word, the first of the next
+    return make_uint4(__byte_perm(own.x, own.y, LATER), __byte_perm(own.y, own.z, LATER),
+                      __byte_perm(own.z, own.w, LATER), __byte_perm(own.w, next, LATER));
+  }
+  // The last columns are those before the next; at first there are none.
+  __device__ __forceinline__ void move_on() { waiting(0) = waiting(LINE_COLUMNS); }
   __device__ __forceinline__ void begin() {
-    const int row = threadIdx.x % 32;
-    if (row < RowBuffer::ROWS) vector(row, LINE_COLUMNS) = make_uint4(0, 0, 0, 0);
+    waiting(0) = waiting(LINE_COLUMNS) = make_uint4(0, 0, 0, 0);
+  }
+
+ private:
+  // The vector of this lane among those that wait, behind `place`.
+  __device__ __forceinline__ uint4& waiting(int place) {
+    const int row = threadIdx.x % RowBuffer::ROWS, which = threadIdx.x % 32 / RowBuffer::ROWS;
+    return *reinterpret_cast<uint4*>(&words[row][(place + which * LINE_VECTOR) / 2]);
   }
 };
 
@@ -196,7 +212,6 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
   constexpr bool FETCHES = Epilogue::template leaves_in_lines<Masks>() && Masks::BY_PLACE == 0;
   constexpr int AT_ONCE = Epilogue::HAS_EXTRAS ? 32 : 64;  // or registers do not suffice
   static_assert(sizeof(ShiftedRows) <= sizeof(RowBuffer), "results take the place of sums");
-  static_assert(ShiftedRows::PITCH >= LINE_COLUMNS + LINE_VECTOR, "and the columns before");
   auto& shifted = reinterpret_cast<ShiftedRows&>(buffer);
   const int own_pair = threadIdx.x % 4;
   const int rows = min(static_cast<int>(problem.m) - first_row, RowBuffer::ROWS);
@@ -205,23 +220,39 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
   const int64_t pitch = problem.operands[Problem::OUT].row_stride;
   const auto place = epilogue.place(first_row + row, first_column + 2 * own_pair);
   Result* const tile = epilogue.place(first_row, first_column).out;
-  const auto after_vector = [&](int r) {
+  const auto after_sector = [&](int r) {
     const auto address = reinterpret_cast<uintptr_t>(tile + r * pitch);
-    return static_cast<int>(address / sizeof(Result) % LINE_VECTOR);
+    return static_cast<int>(address / sizeof(Result) % ShiftedRows::SECTOR);
   };
-  const auto store = [&](int r, int at, int first) {
-    const int column = first + at - after_vector(r);
+  // Of columns before `limit`: a vector of row r, which is `after` elements behind a sector. Its
+  // elements one by one take fewer instructions in a loop, and less time out of registers: beside
+  // what joins a result there are none left.
+  const auto store = [&](int r, int after, int at, int first, int limit) {
+    const int column = first + at - after, end = min(LINE_VECTOR, limit - column);
+    const bool is_odd = after % 2 != 0;
     Result* const to = tile + r * pitch + column;
-    if (column >= 0 && column + LINE_VECTOR <= columns) {
-      *reinterpret_cast<uint4*>(to) = shifted.vector(r, at);
-    } else {
+    if (column >= 0 && end == LINE_VECTOR) {
+      *reinterpret_cast<uint4*>(to) = shifted.vector(r, at, is_odd);
+    } else if constexpr (Epilogue::HAS_EXTRAS) {
 #pragma unroll 1
-      for (int i = max(0, -column); i < min(LINE_VECTOR, columns - column); ++i) {
-        to[i] = reinterpret_cast<const Result&>(shifted.numbers[r][at + i]);
+      for (int i = max(0, -column); i < end; ++i) {
+        to[i] = reinterpret_cast<const Result&>(shifted.number(r, at + i, is_odd));
+      }
+    } else if (column > -LINE_VECTOR && end > 0) {
+      const uint4 vector = shifted.vector(r, at, is_odd);
+      const auto& elements = reinterpret_cast<const Vector<Result, LINE_VECTOR>&>(vector).element;
+#pragma unroll
+      for (int i = 0; i < LINE_VECTOR; ++i) {
+        if (column + i >= 0 && i < end) to[i] = elements[i];
       }
     }
   };
-  const int after[2] = {after_vector(row), after_vector(row + 8)};
+  const int after[2] = {after_sector(row), after_sector(row + 8)};
+  int line_after[LineLanes::RUNS];
+#pragma unroll
+  for (int i = 0; i < LineLanes::RUNS; ++i) {
+    line_after[i] = after_sector(LineLanes::row() + i * LineLanes::DOWN);
+  }
   Joining of_row[2] = {};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -259,21 +290,17 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
 #pragma unroll
     for (int i = 0; i < LineLanes::RUNS; ++i) {
       const int r = LineLanes::row() + i * LineLanes::DOWN;
-      if (r < rows) store(r, LineLanes::column(), first);
+      if (r < rows) store(r, line_after[i], LineLanes::column(), first, columns);
     }
     if (first + LINE_COLUMNS >= end) break;
     first += LINE_COLUMNS;
     __syncwarp();  // they have been read
     shifted.move_on();
   }
-  // What is left of rows that begin between vectors.
-  const int r = threadIdx.x % 32;
+  // What is left of rows that begin between sectors.
+  const int r = threadIdx.x % RowBuffer::ROWS, which = threadIdx.x % 32 / RowBuffer::ROWS;
   if (r < rows) {
-    const int left = first + LINE_COLUMNS - after_vector(r);
-    Result* const to = tile + r * pitch + left;
-#pragma unroll 1
-    for (int i = 0; i < min(after_vector(r), columns - left); ++i) {
-      to[i] = reinterpret_cast<const Result&>(shifted.numbers[r][LINE_COLUMNS + i]);
-    }
+    store(r, after_sector(r), LINE_COLUMNS + which * LINE_VECTOR, first,
+          min(columns, first + LINE_COLUMNS));
   }
 }
