@@ -197,27 +197,29 @@ def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[...,
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "dtype"),
     [
-        TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2),
-        TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3),
-        TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=3, cluster=1),
+        (TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2), "float32"),
+        (TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3), "float32"),
+        (TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=3, cluster=1), "float32"),
+        (TensorCoreConfig(block_n=128, feed=Feed.DIRECT, stages=4, cluster=2), "bfloat16"),
+        (TensorCoreConfig(block_n=192, feed=Feed.TURNS, stages=3, cluster=1), "bfloat16"),
     ],
     ids=str,
 )
 def test_products_together_on_the_emulator(
-    config: TensorCoreConfig, tmp_path: Path, run_script: Callable[..., Any]
+    config: TensorCoreConfig, dtype: str, tmp_path: Path, run_script: Callable[..., Any]
 ) -> None:
-    compiled = _compiled("together", "float32", tmp_path)
+    compiled = _compiled("together", dtype, tmp_path)
     (kernel,) = (it for it in compiled.plan.kernels if it.family == "gemm")
     assert kernel.together == len(kernel.outputs) == 3
     plan = with_configs(compiled.plan, {kernel.name: replace(config, min_products=0)})
     compiled = replace(compiled, plan=plan)
     sizes = [{"M": m, "K": k, "N": n} for m, k, n in [(0, 4, 5), (130, 33, 96)]]
-    _expect_right(compiled, sizes, "float32", tmp_path, run_script)
-    seen = run_script(FOLDER / "run_together.py", tmp_path / "emitted.py")
+    _expect_right(compiled, sizes, dtype, tmp_path, run_script)
+    seen = run_script(FOLDER / "run_together.py", tmp_path / "emitted.py", dtype)
     assert seen["findings"] == []
-    assert max(seen["worst"].values()) <= ALLOWED["float32"], seen["worst"]
+    assert max(seen["worst"].values()) <= ALLOWED[dtype], seen["worst"]
 
 
 @pytest.mark.parametrize(

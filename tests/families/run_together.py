@@ -1,6 +1,6 @@
 """Child of test_families.py: products of one left factor whose operands differ in kind.
 
-Arguments: emitted file. Prints the largest error of each case, relative to |x| |w| + |bias|, and
+Arguments: emitted file, type. Prints the largest error of each case, relative to |x| |w| + |bias|, and
 what the emulator found.
 """
 
@@ -12,14 +12,15 @@ import torch
 
 from kernelwright.emulator import Session
 
-M, K, N = 20, 70, 36
+DTYPE = getattr(torch, sys.argv[2])
+M, K, N = 20, 72, 40
 NAN, INF = float("nan"), float("inf")
 
 
 def operands() -> list[torch.Tensor]:
     torch.manual_seed(0)
     shapes = [(M, K), (K, N), (K, N), (K, N), (N,), (N,)]
-    return [torch.rand(shape) for shape in shapes]
+    return [torch.rand(shape).to(DTYPE) for shape in shapes]
 
 
 def with_element(at: int, value: float) -> list[torch.Tensor]:

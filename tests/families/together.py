@@ -15,6 +15,9 @@ class Model(nn.Module):
         return first, second, torch.matmul(x, c) + bias, bias + other
 
 
+DTYPE = torch.float32
+
+
 def get_inputs():
     matrices = [torch.rand(K, N), torch.rand(K, N), torch.rand(K, N)]
     return [torch.rand(M, K), *matrices, torch.rand(N), torch.rand(N)]

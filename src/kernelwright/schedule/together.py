@@ -1,7 +1,7 @@
 """Products of one left factor in one launch, as those of queries, keys and values are.
 
-The factor is split once for all of them, and one launch has more tiles to fill the card with than
-each of several. Their right factors stay where they are, and each has a result of its own.
+A factor of float32 is split once for all of them, and one launch has more tiles to fill the card
+with than each of several. Their right factors stay where they are, and each has a result of its own.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from kernelwright.schedule.families import family_of
 from kernelwright.schedule.families.gemm import GEMM, together
 from kernelwright.schedule.roles import Roles, roles
 
+_FACTORS = (DType.F32, DType.F16, DType.BF16)
 MOST_TOGETHER = 3
 """Products of a launch: `MOST_TOGETHER` of gemm_rest.cuh."""
 
@@ -95,7 +96,8 @@ def _key(launch: Launch) -> object:
 
 
 def _may_join(kernel: Kernel) -> bool:
-    """Whether a kernel is a product of floats whose right factor is one for all batches."""
+    """Whether a kernel is a product of float32 or of 16-bit numbers whose right factor is one for
+    all batches."""
     if kernel.family != GEMM.name or not kernel.is_whole:
         return False
     contract = kernel.anchored(Contract)
@@ -105,5 +107,5 @@ def _may_join(kernel: Kernel) -> bool:
         and not found.swapped
         and contract.patches is None
         and len(found.right) == 2
-        and all(isinstance(it, TensorType) and it.dtype is DType.F32 for it in kernel.inputs)
+        and all(isinstance(it, TensorType) and it.dtype in _FACTORS for it in kernel.inputs)
     )

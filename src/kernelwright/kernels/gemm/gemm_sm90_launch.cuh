@@ -242,12 +242,20 @@ struct Sm90Variant {
   static cudaError_t encode_rhs(Parameters& p, const Factor& rhs, void* planes) {
     void* const data = const_cast<void*>(rhs.data);
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
-      return encode_map(&p.rhs_map, data,
+      return encode_map(p.rhs_maps, data,
                         p.problem.filter_box(TYPE, Tile::BLOCK_K, COUNT, Tile::TAPS));
     } else if constexpr (SPLITS_BEFORE) {
-      return encode_map(&p.rhs_map, planes, plane_box<Config::RHS, COUNT>(rhs));
+      return encode_map(p.rhs_maps, planes, plane_box<Config::RHS, COUNT>(rhs));
     } else {
-      return encode_map(&p.rhs_map, data, factor_box<Config::RHS, COUNT>(rhs));
+      const TensorBox box = factor_box<Config::RHS, COUNT>(rhs);
+      cudaError_t status = encode_map(p.rhs_maps, data, box);
+      if constexpr (ANY_TOGETHER) {
+        using Element = typename Problem::Factor;
+        for (int i = 1; i < rhs.together && status == cudaSuccess; ++i) {
+          status = encode_map(p.rhs_maps + i, static_cast<Element*>(data) + rhs.apart[i], box);
+        }
+      }
+      return status;
     }
   }
 
@@ -273,7 +281,10 @@ struct Sm90Variant {
     bool boxed = reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
                  (factor.inner_stride == 1 || factor.inner == 1) && factor.batch_rank <= 1 &&
                  is_step(factor.outer_stride * SIZE, factor.outer);
-    if (factor.batch_rank == 1) {
+    if (ANY_TOGETHER && factor.together > 1) {
+      // Each product's has a map of its own.
+      for (int i = 0; i < factor.together; ++i) boxed = boxed && factor.apart[i] * SIZE % 16 == 0;
+    } else if (factor.batch_rank == 1) {
       boxed = boxed && is_step(factor.batch_strides[0] * SIZE, factor.batch_sizes[0]);
     }
     return boxed;
@@ -311,13 +322,17 @@ struct Sm90Variant {
     box.box[2] = 1;
     box.sizes[0] = factor.inner;
     box.sizes[1] = factor.outer;
-    box.sizes[2] = factor.batches;
+    box.sizes[2] = own_batches(factor);
     // What is never stepped over needs a stride that the driver accepts all the same.
     const int64_t row = (factor.inner * SIZE + 15) / 16 * 16;
     box.strides[0] = factor.outer > 1 ? factor.outer_stride * SIZE : row;
     box.strides[1] =
-        factor.batches > 1 ? factor.batch_strides[0] * SIZE : box.strides[0] * factor.outer;
+        own_batches(factor) > 1 ? factor.batch_strides[0] * SIZE : box.strides[0] * factor.outer;
     return box;
+  }
+  // Of one product.
+  static int64_t own_batches(const Factor& factor) {
+    return ANY_TOGETHER && factor.together > 1 ? 1 : factor.batches;
   }
 
   // The results, or the slices' sums, as a warp stores them; not every result lies so.

@@ -48,22 +48,27 @@ __device__ __forceinline__ void fetch_rhs(const Sm90Parameters<Problem>& p,
                                           int column, int batch, int rank) {
   constexpr int CLUSTER = Tile::CLUSTER, PLANES = Tile::PLANES;
   Barrier* const full = shared.full + stage;
-  const int plane = batch * PLANES;
+  int plane = batch * PLANES;
+  const CUtensorMap* map = p.rhs_maps;
+  if (ANY_TOGETHER && PLANES == 1 && p.problem.together > 1) {
+    map += batch;  // the number of a product
+    plane = 0;
+  }
   if constexpr (CLUSTER == 1) {
 #pragma unroll
     for (int i = 0; i < PLANES; ++i) {
-      fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, 1>(shared.rhs(stage, i), &p.rhs_map, k, column,
+      fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, 1>(shared.rhs(stage, i), map, k, column,
                                                        plane + i, full);
     }
   } else if constexpr (PLANES == CLUSTER) {
     // Each block fetches one plane for both.
-    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), &p.rhs_map, k,
+    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), map, k,
                                                            column, plane + rank, full);
   } else {
     // Each block fetches half of the columns for both.
     constexpr int PART = Tile::BLOCK_N / CLUSTER;
     fetch_plane<Tile, Config::RHS, PART, CLUSTER>(
-        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, &p.rhs_map, k, column + rank * PART,
+        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, map, k, column + rank * PART,
         plane, full);
   }
 }
@@ -121,7 +126,7 @@ __device__ __forceinline__ void fetch_band(const Sm90Parameters<Problem>& p,
     Barrier* const full = shared.full + ring.stage;
     arrive_expecting(full, Tile::STAGE_BYTES);
     copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, place, full);
-    copy_box(shared.rhs(ring.stage, 0), &p.rhs_map, place.channel, work.column, 0, full);
+    copy_box(shared.rhs(ring.stage, 0), p.rhs_maps, place.channel, work.column, 0, full);
     ring.advance();
   }
 }

@@ -163,13 +163,14 @@ struct Sm90Units {
   [[maybe_unused]] Sides triangle_sides = {};
 };
 
-constexpr int RESULT_MAPS = ANY_TOGETHER ? MOST_TOGETHER : 1;
+constexpr int PRODUCT_MAPS = ANY_TOGETHER ? MOST_TOGETHER : 1;
 
 template <class Problem>
 struct Sm90Parameters {
-  CUtensorMap lhs_map, rhs_map;
+  CUtensorMap lhs_map;
+  CUtensorMap rhs_maps[PRODUCT_MAPS];  // of each product, where factors are read as they lie
   // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches. Of each product.
-  [[maybe_unused]] CUtensorMap result_maps[RESULT_MAPS] = {};
+  [[maybe_unused]] CUtensorMap result_maps[PRODUCT_MAPS] = {};
   [[maybe_unused]] bool is_boxed = false;
   Problem problem;
   [[maybe_unused]] int lhs_batch_steps[MAX_BATCH_RANK] = {}, rhs_batch_steps[MAX_BATCH_RANK] = {};

@@ -90,7 +90,7 @@ def _takes_several(config: Config) -> bool:
     """Whether the variant has several products of one left factor in a launch."""
     if not isinstance(config, TensorCoreConfig):
         return False
-    return config.feed is Feed.SPLIT and not config.transposed
+    return config.feed in (Feed.SPLIT, Feed.DIRECT, Feed.TURNS) and not config.transposed
 
 
 def _keeps_rows(config: Config) -> bool:
