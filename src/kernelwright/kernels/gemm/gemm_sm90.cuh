@@ -173,7 +173,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
     prefetch_map(&p.lhs_map);
-    prefetch_map(&p.rhs_maps[0]);
+    prefetch_map(&p.rhs_map);
     shared.init();
     notes.guard.clear();
   }

@@ -132,7 +132,7 @@ class InsideSplitter {
   template <int SIDE>
   __device__ __forceinline__ void fetch(RawCursor& cursor) const {
     if (cursor.unit >= p_.units.count) return;
-    const CUtensorMap* const map = SIDE == 0 ? &p_.lhs_map : &p_.rhs_maps[0];
+    const CUtensorMap* const map = SIDE == 0 ? &p_.lhs_map : &p_.rhs_map;
     const int x = cursor.x, y = cursor.y, z = cursor.z, steps = cursor.steps;
     arrive_expecting(shared_.raw_full + SIDE, BOX_BYTES);
     copy_box(shared_.raw + SIDE * BOX_BYTES, map, x, y, z, shared_.raw_full + SIDE);

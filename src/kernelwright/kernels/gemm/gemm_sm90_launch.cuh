@@ -242,20 +242,21 @@ struct Sm90Variant {
   static cudaError_t encode_rhs(Parameters& p, const Factor& rhs, void* planes) {
     void* const data = const_cast<void*>(rhs.data);
     if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
-      return encode_map(p.rhs_maps, data,
+      return encode_map(&p.rhs_map, data,
                         p.problem.filter_box(TYPE, Tile::BLOCK_K, COUNT, Tile::TAPS));
     } else if constexpr (SPLITS_BEFORE) {
-      return encode_map(p.rhs_maps, planes, plane_box<Config::RHS, COUNT>(rhs));
+      return encode_map(&p.rhs_map, planes, plane_box<Config::RHS, COUNT>(rhs));
     } else {
-      const TensorBox box = factor_box<Config::RHS, COUNT>(rhs);
-      cudaError_t status = encode_map(p.rhs_maps, data, box);
       if constexpr (ANY_TOGETHER) {
         using Element = typename Problem::Factor;
-        for (int i = 1; i < rhs.together && status == cudaSuccess; ++i) {
-          status = encode_map(p.rhs_maps + i, static_cast<Element*>(data) + rhs.apart[i], box);
+        const TensorBox box = factor_box<Config::RHS, COUNT>(rhs);
+        for (int i = 0; i < rhs.together && rhs.together > 1; ++i) {
+          void* const own = static_cast<Element*>(data) + rhs.apart[i];
+          const cudaError_t status = encode_map(p.rhs_maps + i, own, box);
+          if (status != cudaSuccess) return status;
         }
       }
-      return status;
+      return encode_map(&p.rhs_map, data, factor_box<Config::RHS, COUNT>(rhs));
     }
   }
 

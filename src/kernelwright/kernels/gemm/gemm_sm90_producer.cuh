@@ -42,18 +42,12 @@ __device__ __forceinline__ void fetch_raw(unsigned char* target, const CUtensorM
 }
 
 // A stage's part of rhs: both blocks of a cluster read it, and each fetches a half for both.
-template <class Config, class Tile, class Problem>
-__device__ __forceinline__ void fetch_rhs(const Sm90Parameters<Problem>& p,
-                                          const Sm90Shared<Tile>& shared, int stage, int k,
-                                          int column, int batch, int rank) {
+template <class Config, class Tile>
+__device__ __forceinline__ void fetch_rhs(const CUtensorMap* map, const Sm90Shared<Tile>& shared,
+                                          int stage, int k, int column, int batch, int rank) {
   constexpr int CLUSTER = Tile::CLUSTER, PLANES = Tile::PLANES;
   Barrier* const full = shared.full + stage;
-  int plane = batch * PLANES;
-  const CUtensorMap* map = p.rhs_maps;
-  if (ANY_TOGETHER && PLANES == 1 && p.problem.together > 1) {
-    map += batch;  // the number of a product
-    plane = 0;
-  }
+  const int plane = batch * PLANES;
   if constexpr (CLUSTER == 1) {
 #pragma unroll
     for (int i = 0; i < PLANES; ++i) {
@@ -92,7 +86,13 @@ __device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
                                                        lhs_plane * PLANES + plane, full);
     }
   }
-  fetch_rhs<Config>(p, shared, stage, k, work.column, rhs_plane, rank);
+  if constexpr (ANY_TOGETHER && PLANES == 1) {
+    if (p.problem.together > 1) {
+      const CUtensorMap* const map = p.rhs_maps + rhs_plane;  // the number of a product
+      return fetch_rhs<Config>(map, shared, stage, k, work.column, 0, rank);
+    }
+  }
+  fetch_rhs<Config>(&p.rhs_map, shared, stage, k, work.column, rhs_plane, rank);
 }
 
 // The stages of a unit whose rows are patches.
@@ -108,7 +108,7 @@ __device__ __forceinline__ void fetch_patches(const Sm90Parameters<Problem>& p,
     Barrier* const full = shared.full + ring.stage;
     arrive_expecting(full, Tile::STAGE_BYTES);
     copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, walk.place(), full);
-    fetch_rhs<Config>(p, shared, ring.stage, walk.place().channel, work.column, walk.tap(),
+    fetch_rhs<Config>(&p.rhs_map, shared, ring.stage, walk.place().channel, work.column, walk.tap(),
                       Sm90Place<Tile>::rank());
     ring.advance();
     walk.advance();
@@ -126,7 +126,7 @@ __device__ __forceinline__ void fetch_band(const Sm90Parameters<Problem>& p,
     Barrier* const full = shared.full + ring.stage;
     arrive_expecting(full, Tile::STAGE_BYTES);
     copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, place, full);
-    copy_box(shared.rhs(ring.stage, 0), p.rhs_maps, place.channel, work.column, 0, full);
+    copy_box(shared.rhs(ring.stage, 0), &p.rhs_map, place.channel, work.column, 0, full);
     ring.advance();
   }
 }

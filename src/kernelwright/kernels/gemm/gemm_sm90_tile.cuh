@@ -167,8 +167,9 @@ constexpr int PRODUCT_MAPS = ANY_TOGETHER ? MOST_TOGETHER : 1;
 
 template <class Problem>
 struct Sm90Parameters {
-  CUtensorMap lhs_map;
-  CUtensorMap rhs_maps[PRODUCT_MAPS];  // of each product, where factors are read as they lie
+  CUtensorMap lhs_map, rhs_map;
+  // Of products together whose factors are read where they lie.
+  [[maybe_unused]] CUtensorMap rhs_maps[PRODUCT_MAPS] = {};
   // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches. Of each product.
   [[maybe_unused]] CUtensorMap result_maps[PRODUCT_MAPS] = {};
   [[maybe_unused]] bool is_boxed = false;
