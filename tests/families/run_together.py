@@ -1,7 +1,7 @@
 """Child of test_families.py: products of one left factor whose operands differ in kind.
 
-Arguments: emitted file, type. Prints the largest error of each case, relative to |x| |w| + |bias|, and
-what the emulator found.
+Arguments: emitted file, type. Prints the largest error of each case, relative to |x| |w| + |bias|,
+and what the emulator found.
 """
 
 import importlib.util

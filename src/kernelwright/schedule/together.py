@@ -1,7 +1,7 @@
 """Products of one left factor in one launch, as those of queries, keys and values are.
 
 A factor of float32 is split once for all of them, and one launch has more tiles to fill the card
-with than each of several. Their right factors stay where they are, and each has a result of its own.
+with than each of several. Right factors stay where they are, and each has a result of its own.
 """
 
 from collections.abc import Sequence

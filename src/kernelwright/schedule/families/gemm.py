@@ -86,11 +86,12 @@ def _ranked(
     return tuple(entry for entry in ranked if _takes_patches(entry[1]))
 
 
-def _takes_several(config: Config) -> bool:
+def _takes_several(config: Config, factor: DType) -> bool:
     """Whether the variant has several products of one left factor in a launch."""
-    if not isinstance(config, TensorCoreConfig):
+    if not isinstance(config, TensorCoreConfig) or config.transposed:
         return False
-    return config.feed in (Feed.SPLIT, Feed.DIRECT, Feed.TURNS) and not config.transposed
+    feeds = (Feed.SPLIT,) if factor is DType.F32 else (Feed.DIRECT, Feed.TURNS)
+    return config.feed in feeds
 
 
 def _keeps_rows(config: Config) -> bool:
@@ -178,7 +179,9 @@ def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config],
         return tuple(entry for entry in ranked if _makes_moments(entry[1]))
     if kernel.together == 1:
         return ranked
-    return tuple(entry for entry in ranked if _takes_several(entry[1]))
+    factor = one.inputs[0]
+    assert isinstance(factor, TensorType)
+    return tuple(entry for entry in ranked if _takes_several(entry[1], factor.dtype))
 
 
 def _cost(kernel: Kernel) -> Work:
