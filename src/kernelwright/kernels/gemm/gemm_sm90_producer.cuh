@@ -56,14 +56,14 @@ __device__ __forceinline__ void fetch_rhs(const CUtensorMap* map, const Sm90Shar
     }
   } else if constexpr (PLANES == CLUSTER) {
     // Each block fetches one plane for both.
-    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), map, k,
-                                                           column, plane + rank, full);
+    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), map, k, column,
+                                                           plane + rank, full);
   } else {
     // Each block fetches half of the columns for both.
     constexpr int PART = Tile::BLOCK_N / CLUSTER;
     fetch_plane<Tile, Config::RHS, PART, CLUSTER>(
-        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, map, k, column + rank * PART,
-        plane, full);
+        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, map, k, column + rank * PART, plane,
+        full);
   }
 }
 
