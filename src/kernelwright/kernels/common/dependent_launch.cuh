@@ -1,7 +1,8 @@
 #pragma once
 // Kernels that start while the one before them in the stream still runs (programmatic dependent
 // launch, compute capability 9.0): blocks of a kernel begin where blocks of the one before have
-// ended, and wait there. Every kernel waits before it touches memory.
+// ended, and wait there. Every kernel waits before it touches memory, other than what no kernel
+// that may still run writes.
 
 #include <cuda_runtime.h>
 
