@@ -38,6 +38,13 @@ class Two(nn.Module):
         return result
 
 
+class Apart(Two):
+    """Products of two arguments, of which one may be empty."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return self.first(x).relu(), nn.functional.linear(y, self.second)
+
+
 def _launches(module: nn.Module, args: Sequence[Tensor]) -> list[str]:
     plan = plan_graph(capture_module(module, tuple(args)), H200, Library.NEVER).plan
     program = program_of(plan)
@@ -63,3 +70,9 @@ def test_a_factor_that_kernels_write_is_not_read_early() -> None:
     args = [torch.rand(1, WIDTH).bfloat16()]
     for module in (Two(is_made=True), Two(is_updated=True)):
         assert not any(it.startswith("settled_") for it in _launches(module, args))
+
+
+def test_a_launch_that_may_be_the_first_one_reads_nothing_early() -> None:
+    # Where the first argument is empty there is no launch before.
+    args = [torch.rand(rows, WIDTH).bfloat16() for rows in (2, 1)]
+    assert not any(it.startswith("settled_") for it in _launches(Apart(), args))

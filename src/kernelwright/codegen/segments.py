@@ -72,6 +72,7 @@ class _Writer:
         self._with_workspace = with_workspace
         self._reshaped = reshaped
         self._updated = _views_of_updated(graph)
+        self._made = _made_by_launches(segment)
         self._types = types_of(segment)
         self._inputs = inputs_by_kind(segment, graph)
         self._sizes = {dim: f"size{at}" for at, dim in enumerate(segment.sizes)}
@@ -144,13 +145,17 @@ class _Writer:
         return f"run.launch({launcher}, {', '.join(operands)});"
 
     def _is_settled(self, step: Launch) -> bool:
-        """Whether what a launch reads early is the module's own, and no launch here updates it.
+        """Whether what a launch reads early is the module's own, no launch here updates it, and all
+        kernels of others are complete when its own begins.
 
-        The first launch waits for what ran before the segment. All others begin when it has.
+        These are when a kernel has waited for them. A launch of this segment that made something
+        else that this one reads has done so, for it was no empty one, where this one is not.
         """
-        names = [step.inputs[at] for at in sorted(writer_of(step.kernel).early(step.kernel))]
+        early = writer_of(step.kernel).early(step.kernel)
+        names = [step.inputs[at] for at in sorted(early)]
+        others = (name for at, name in enumerate(step.inputs) if at not in early)
         own = self._segment.kept - self._updated
-        return bool(names) and own.issuperset(names) and step is not self._segment.launches[0]
+        return bool(names) and own.issuperset(names) and not self._made.isdisjoint(others)
 
     def _view(self, how: ViewMap, source: str, kind: TensorType) -> str:
         tensor, bytes_ = self._names[source], kind.dtype.itemsize
@@ -188,6 +193,18 @@ class _Writer:
 
     def _size(self, dim: Dim) -> str:
         return dim.text if dim.is_static else self._sizes[dim]
+
+
+def _made_by_launches(segment: Segment) -> frozenset[str]:
+    """Results of launches, and views of them."""
+    found: set[str] = set()
+    for step in segment.steps:
+        match step:
+            case Launch(results=results):
+                found.update(results)
+            case Reinterpret(result=result, input=source) if source in found:
+                found.add(result)
+    return frozenset(found)
 
 
 def _views_of_updated(graph: Graph) -> frozenset[str]:
