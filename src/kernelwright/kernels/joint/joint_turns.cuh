@@ -1,6 +1,6 @@
 #pragma once
-// Turns of products of the same few rows: which columns they are, the rows in shared memory, and how
-// results end.
+// Turns of products of the same few rows: which columns they are, the rows in shared memory, and
+// how results end.
 
 #include "joint_problem.cuh"
 #include "mma_16x8x16.cuh"
