@@ -184,13 +184,16 @@ def test_turns_of_a_joint_product_on_the_emulator(
     )
 
 
+@pytest.mark.parametrize("row_warps", [1, 8])
 @pytest.mark.timeout(400)  # many kernels are compiled
-def test_a_decode_step_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+def test_a_decode_step_on_the_emulator(
+    row_warps: int, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     compiled = _compiled("decode", "bfloat16", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
     assert families == ["rows", "joint", "pointwise"] and not compiled.plan.left_to_pytorch
     kernel = compiled.plan.kernels[1]
-    config = replace(kernel.configured(JointConfig), row_warps=8)
+    config = replace(kernel.configured(JointConfig), row_warps=row_warps)
     compiled = replace(compiled, plan=with_configs(compiled.plan, {kernel.name: config}))
     sizes = [{"TEXTS": texts, "LENGTH": length} for texts, length in [(1, 9), (16, 1), (18, 2)]]
     _expect_right(compiled, sizes, "bfloat16", tmp_path, run_script)

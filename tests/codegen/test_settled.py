@@ -19,11 +19,13 @@ _LAUNCHES = re.compile(r"run\.launch(?:_with)?\((?:workspace_\w+, )?launch_(\w+)
 class Two(nn.Module):
     """Two products of a row, the second one by a factor that is its own, or made of it."""
 
-    def __init__(self, *, is_made: bool = False, is_updated: bool = False) -> None:
+    def __init__(
+        self, *, is_made: bool = False, is_updated: bool = False, is_written: bool = False
+    ) -> None:
         super().__init__()
         self.first = nn.Linear(WIDTH, WIDTH, bias=False)
         self.register_buffer("second", torch.rand(WIDTH, WIDTH))
-        self.is_made, self.is_updated = is_made, is_updated
+        self.is_made, self.is_updated, self.is_written = is_made, is_updated, is_written
         self.bfloat16()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,6 +37,8 @@ class Two(nn.Module):
         result = nn.functional.linear(made, second)
         if self.is_updated:
             second.mul_(2)
+        if self.is_written:
+            second[:1] = made
         return result
 
 
@@ -68,7 +72,7 @@ def test_a_factor_of_the_module_is_read_early() -> None:
 
 def test_a_factor_that_kernels_write_is_not_read_early() -> None:
     args = [torch.rand(1, WIDTH).bfloat16()]
-    for module in (Two(is_made=True), Two(is_updated=True)):
+    for module in (Two(is_made=True), Two(is_updated=True), Two(is_written=True)):
         assert not any(it.startswith("settled_") for it in _launches(module, args))
 
 

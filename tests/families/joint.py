@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 M = 5
 TEXTS = 2
-K = 72
+K = 136
 WIDE = 44
 
 

@@ -55,7 +55,7 @@ def translation_units(program: Program) -> Iterator[str]:
     for name in ordered[:1]:
         yield _unit(name, sections[name], plan)
     segments = {it.name: sections[it.name] for it in program.segments}
-    declared = "".join(_declaration(name, sections[name]) for name in names)
+    declared = "".join(_declaration(it, sections[it.name]) for it in plan.kernels_to_write)
     rest = _text(segments, plan, _Errors.NAMED)
     yield f"{rest.library}\n{declared}\n{rest.kernels}"
     for name in ordered[1:]:
@@ -72,13 +72,13 @@ def _unit(name: str, text: KernelText, plan: Plan) -> str:
     return _text({name: text}, plan, _Errors.ELSEWHERE).whole
 
 
-def _declaration(kernel: str, text: KernelText) -> str:
+def _declaration(kernel: Kernel, text: KernelText) -> str:
     """What a segment calls of a kernel in another unit."""
-    launches = [f'extern "C" int launch_{kernel}(const int64_t* words);\n']
-    if text.has_settled:
-        launches.append(f'extern "C" int launch_settled_{kernel}(const int64_t* words);\n')
+    launches = [f'extern "C" int launch_{kernel.name}(const int64_t* words);\n']
+    if writer_of(kernel).early(kernel):
+        launches.append(f'extern "C" int launch_settled_{kernel.name}(const int64_t* words);\n')
     if text.has_workspace:
-        launches.append(f'extern "C" int64_t workspace_{kernel}(const int64_t* words);\n')
+        launches.append(f'extern "C" int64_t workspace_{kernel.name}(const int64_t* words);\n')
     return "".join(launches)
 
 

@@ -31,8 +31,6 @@ class KernelText:
     """Files of kernels/ that it needs."""
     has_workspace: bool
     """Whether a launch may need device memory for itself: `workspace_<kernel>` says how much."""
-    has_settled: bool = False
-    """Whether it has `launch_settled_<kernel>`, which reads some inputs early."""
     asserted: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     """Constants of device code whose value the section asserts, by name: what the other value would
     need is left out of the text."""

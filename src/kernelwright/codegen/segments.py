@@ -10,14 +10,12 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
-    Parameter,
     Permute,
     Reshape,
     Select,
     Slice,
     Squeeze,
     Unsqueeze,
-    View,
     ViewMap,
 )
 from kernelwright.ir.plan import Launch, Reinterpret, Room, sizes_used
@@ -71,7 +69,8 @@ class _Writer:
         self._segment = segment
         self._with_workspace = with_workspace
         self._reshaped = reshaped
-        self._updated = _views_of_updated(graph)
+        updated = {update.path for update in graph.updates}
+        self._updated = graph.aliases_of(updated | graph.changed_in_place())
         self._made = _made_by_launches(segment)
         self._types = types_of(segment)
         self._inputs = inputs_by_kind(segment, graph)
@@ -152,7 +151,7 @@ class _Writer:
         else that this one reads has done so, for it was no empty one, where this one is not.
         """
         early = writer_of(step.kernel).early(step.kernel)
-        names = [step.inputs[at] for at in sorted(early)]
+        names = [step.inputs[at] for at in early]
         others = (name for at, name in enumerate(step.inputs) if at not in early)
         own = self._segment.kept - self._updated
         return bool(names) and own.issuperset(names) and not self._made.isdisjoint(others)
@@ -204,18 +203,6 @@ def _made_by_launches(segment: Segment) -> frozenset[str]:
                 found.update(results)
             case Reinterpret(result=result, input=source) if source in found:
                 found.add(result)
-    return frozenset(found)
-
-
-def _views_of_updated(graph: Graph) -> frozenset[str]:
-    """What the module keeps and the graph updates, and views of it."""
-    paths = {update.path for update in graph.updates}
-    found: set[str] = set()
-    for node in graph.nodes:
-        is_own = isinstance(node.kind, Parameter) and node.kind.path in paths
-        is_view = isinstance(node.kind, View) and not found.isdisjoint(node.inputs)
-        if is_own or is_view:
-            found.add(node.name)
     return frozenset(found)
 
 

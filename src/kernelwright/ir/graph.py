@@ -166,17 +166,22 @@ class Graph:
     def readers_of_mutable(self) -> set[str]:
         """Nodes whose place in the order matters: they read a buffer or an argument that some call
         changes in place, or a view of one."""
-        mutated = {path for node in self.nodes for path in changes(node.kind)}
-        aliases: set[str] = set()
+        aliases = self.aliases_of(self.changed_in_place())
+        return {node.name for node in self.nodes if not aliases.isdisjoint(node.inputs)}
+
+    def changed_in_place(self) -> set[str]:
+        """Paths of the buffers and arguments that some call changes in place."""
+        return {path for node in self.nodes for path in changes(node.kind)}
+
+    def aliases_of(self, paths: Container[str]) -> set[str]:
+        """Parameters, buffers and arguments at these paths, and views of them."""
         found: set[str] = set()
         for node in self.nodes:
             match node.kind:
-                case Parameter(path) | Input(path) if path in mutated:
-                    aliases.add(node.name)
-                case View() if aliases & set(node.inputs):
-                    aliases.add(node.name)
-            if aliases & set(node.inputs):
-                found.add(node.name)
+                case Parameter(path) | Input(path) if path in paths:
+                    found.add(node.name)
+                case View() if not found.isdisjoint(node.inputs):
+                    found.add(node.name)
         return found
 
     def __str__(self) -> str:

@@ -87,8 +87,6 @@ class JointConfig:
     """Vectors of 8 elements of a row that a lane holds; 0: it reads them for each fold."""
     row_warps: int
     """Warps that make a row: one, or all where rows are few."""
-    stages: int
-    """Times so many runs that a warp has under way."""
 
     ROWS: ClassVar[int] = 16
     COLUMNS: ClassVar[int] = 8
@@ -96,7 +94,7 @@ class JointConfig:
 
     def block_bytes(self, depth: int, rows: int, factors: int) -> int:
         """Bytes of shared memory of a block (`JointTile::shared_bytes`), and 1 KB besides."""
-        under_way = self.stages * self.loads * factors * self.warps * 32 * 16
+        under_way = self.loads * max(factors, 2) * self.warps * 32 * 16
         sums = 2 * self.warps * self.ROWS * self.COLUMNS * factors * 4
         pitch = (depth + 63) // 64 * 64 + 32
         return under_way + sums + min(rows, self.ROWS) * pitch * 2 + 1024

@@ -49,9 +49,7 @@ def emit(kernel: Kernel) -> KernelText:
         arguments=read_inputs(kernel, names, ()),
         settings=kernel.configured(JointConfig),
     )
-    return KernelText(
-        section=section, sources=("joint_launch.cuh",), has_workspace=False, has_settled=True
-    )
+    return KernelText(section=section, sources=("joint_launch.cuh",), has_workspace=False)
 
 
 def _element(kernel: Kernel) -> TensorType:

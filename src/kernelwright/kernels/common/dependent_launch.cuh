@@ -13,9 +13,9 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #endif
 }
 
-// The next kernel may start as soon as every block has said so or ended. Said at the beginning it
-// costs time, for blocks that wait on a multiprocessor begin late; so blocks say it when they end,
-// and only one that the next kernel need not wait for says it before.
+// The next kernel may start as soon as every block has said so or ended. Blocks that wait keep
+// others from a multiprocessor, so a block says it when it ends; sooner in kernels of few rows,
+// which have few blocks, and where the next kernel need not wait.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

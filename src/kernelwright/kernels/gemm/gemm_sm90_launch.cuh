@@ -250,7 +250,8 @@ struct Sm90Variant {
       if constexpr (ANY_TOGETHER) {
         using Element = typename Problem::Factor;
         const TensorBox box = factor_box<Config::RHS, COUNT>(rhs);
-        for (int i = 0; i < rhs.together && rhs.together > 1; ++i) {
+        const int maps = rhs.together > 1 ? rhs.together : 0;
+        for (int i = 0; i < maps; ++i) {
           void* const own = static_cast<Element*>(data) + rhs.apart[i];
           const cudaError_t status = encode_map(p.rhs_maps + i, own, box);
           if (status != cudaSuccess) return status;

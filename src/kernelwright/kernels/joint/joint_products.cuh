@@ -10,73 +10,13 @@
 //
 // A config has
 //   LOADS            of 32 neighbours along K of each column that a warp has under way
-//   STAGES           times so many that a warp has under way
 //   WARPS            of a block
 //   RESIDENT         blocks that a multiprocessor has at one time
 //   MULTIPROCESSORS  of the card
 //   ROOM             bytes of shared memory of a multiprocessor
 
-#include <cstring>
-
-#include "async_copy.cuh"
 #include "dependent_launch.cuh"
 #include "joint_turns.cuh"
-
-template <class Config, class Problem>
-struct JointTile : JointShape<Config::WARPS, Problem> {
-  using Shape = JointShape<Config::WARPS, Problem>;
-  using T = typename Problem::T;
-  using Shape::FACTORS;
-  using Shape::THREADS;
-  static constexpr int LOADS = Config::LOADS, STAGES = Config::STAGES;
-  static constexpr int RUN = 4 * JOINT_WIDTH;  // neighbours along K that four threads load
-  static constexpr int STEP = LOADS * RUN;
-  static constexpr int STAGE = LOADS * FACTORS * THREADS, SLOTS = STAGES * STAGE;
-
-  // Sums of two turns, what is under way, and rows.
-  static constexpr int SUM_BYTES = 2 * Shape::SUMS * static_cast<int>(sizeof(float));
-  static constexpr int ROW_START = SUM_BYTES + SLOTS * 16;
-  static int64_t shared_bytes(int64_t k, int64_t rows) {
-    return ROW_START + Shape::row_bytes(k, rows);
-  }
-};
-
-// Eight neighbours along K, two in each word.
-struct alignas(16) JointWords {
-  uint32_t word[4];
-};
-
-// The columns of a turn, of which every four lanes have one.
-template <class T, int FACTORS>
-struct JointColumns : JointColumn<T, FACTORS> {
-  using JointColumn<T, FACTORS>::own;
-  using JointColumn<T, FACTORS>::k_strides;
-  using JointColumn<T, FACTORS>::exists;
-
-  // Eight neighbours along K to where this thread alone reads them, or zeros.
-  template <bool VECTORS>
-  __device__ __forceinline__ void fetch(int factor, int at, int k, JointWords* to) const {
-    const bool is_there = exists && at < k;
-    if constexpr (VECTORS) {
-      copy_async<16>(to, own[factor] + at, is_there);
-    } else {
-      T run[JOINT_WIDTH] = {};
-#pragma unroll
-      for (int i = 0; i < JOINT_WIDTH; ++i) {
-        if (is_there && at + i < k) run[i] = own[factor][(at + i) * k_strides[factor]];
-      }
-      memcpy(to, &run, sizeof(run));
-    }
-  }
-
-  // Their lines, on their way while the kernel before ends.
-  __device__ __forceinline__ void ask_for(int k, int threads) const {
-    if (!exists) return;
-    const int thread = threadIdx.x / 32 * 4 + threadIdx.x % 4;
-#pragma unroll
-    for (int f = 0; f < FACTORS; ++f) prefetch_lines(own[f], 0, 1, k, thread, threads / 8);
-  }
-};
 
 // A thread's part of a product.
 template <class Tile>
@@ -161,7 +101,6 @@ struct JointWork {
 template <class Config, bool VECTORS, class Problem>
 struct JointBlock {
   using Tile = JointTile<Config, Problem>;
-  using Shape = typename Tile::Shape;
   using T = typename Tile::T;
 
   const Problem& problem;
@@ -184,8 +123,8 @@ struct JointBlock {
         work{reinterpret_cast<JointWords*>(memory + Tile::SUM_BYTES) + threadIdx.x},
         k(static_cast<int>(problem.k)),
         step_ahead(first_step()) {
-    is_more = ahead.template exists<Shape>(problem);
-    find_columns();
+    is_more = ahead.template exists<Tile>(problem);
+    columns = joint_columns<Tile>(problem, ahead.turn);
   }
 
   // Lines of the first turn, and what rows are made of, towards the second-level cache.
@@ -207,15 +146,15 @@ struct JointBlock {
     int upper = 0, lower = 0;  // where two of the rows begin, for this lane
     int filled = -1;
     JointTurn at;
-    for (int half = 0, stage = 0; at.template exists<Shape>(problem); half = 1 - half) {
-      const int first_row = at.template first_row<Shape>();
-      JointEnds<Shape, Problem> ends;
+    for (int half = 0, stage = 0; at.template exists<Tile>(problem); half = 1 - half) {
+      const int first_row = at.template first_row<Tile>();
+      JointEnds<Tile, Problem> ends;
       ends.find(problem, first_row, at.turn);
       if (at.tile != filled) {
         if (filled >= 0) __syncthreads();  // all have read the rows before
         const int there = min(static_cast<int>(problem.places.count) - first_row, Tile::ROWS);
-        fill_joint_rows<VECTORS, Shape>(problem, first_row, there, reinterpret_cast<char*>(parts),
-                                        rows);
+        fill_joint_rows<VECTORS, Tile>(problem, first_row, there, reinterpret_cast<char*>(parts),
+                                       rows);
         __syncthreads();
         filled = at.tile;
         // In place of rows that are not there the last one, of which nothing is stored.
@@ -241,10 +180,6 @@ struct JointBlock {
   }
 
  private:
-  __device__ __forceinline__ void find_columns() {
-    static_cast<JointColumn<T, Tile::FACTORS>&>(columns) =
-        joint_column<Shape>(problem, ahead.turn, threadIdx.x % 32 / 4);
-  }
   __device__ __forceinline__ static int first_step() { return threadIdx.x / 32 * Tile::STEP; }
 
   __device__ __forceinline__ void fetch(int stage) {
@@ -254,8 +189,8 @@ struct JointBlock {
       if (step_ahead >= k) {
         step_ahead = first_step();
         ahead.turn += gridDim.x;
-        is_more = ahead.template exists<Shape>(problem);
-        if (is_more) find_columns();
+        is_more = ahead.template exists<Tile>(problem);
+        if (is_more) columns = joint_columns<Tile>(problem, ahead.turn);
       }
     }
     commit_copies();

@@ -4,9 +4,9 @@
 //   WARPS      of a team
 //   Element    of the rows
 //   ask_for()  brings what rows are made of towards the multiprocessor, before it may be read
-//   fill()     hands 8 neighbours of a row at a time to `to`; VECTORS: has_vectors(). `lane`: of
-//   the
-//              team; `room`: shared memory of the block, for teams of all its warps
+//   Exchange   by which a team of a block combines what its threads have
+//   fill()     hands 8 neighbours of a row at a time to `to`, from lane `lane` of a team on;
+//              VECTORS: has_vectors()
 
 #include "row_exchange.cuh"
 #include "row_program.cuh"
@@ -45,6 +45,7 @@ template <class Program, int HELD, int WARPS_>
 struct MadeRows {
   static constexpr int WARPS = WARPS_;
   using Types = RowTypes<Program>;
+  using Exchange = TeamExchange<WARPS, 1, LargestState<typename Program::Folds>::BYTES>;
   using Element = pack_item_t<0, typename Program::Results>;
   using Inputs = typename Program::Inputs;
   using Runs = typename PackOfVectors<Inputs, JOINT_WIDTH>::type;
@@ -80,7 +81,8 @@ struct MadeRows {
   }
 
   template <bool VECTORS, class To>
-  __device__ __forceinline__ void fill(int64_t row, int lane, char* room, const To& to) const {
+  __device__ __forceinline__ void fill(int64_t row, int lane, Exchange& exchange,
+                                       const To& to) const {
     int64_t offsets[Types::OPERANDS] = {};
     kept.locate(row, INPUT_MASK, offsets);
     Runs held[MOST];
@@ -103,7 +105,7 @@ struct MadeRows {
           });
       each_fold<Program, level>([&](auto fold) {
         using Fold = typename Types::template FoldAt<fold>;
-        set_totals<Program, fold>(combine_team<Fold>(get<fold>(states), room), totals);
+        set_totals<Program, fold>(exchange.template combine<Fold>(get<fold>(states)), totals);
       });
     });
     each_run<VECTORS, Program::RESULT_READS[0]>(
@@ -112,23 +114,6 @@ struct MadeRows {
   }
 
  private:
-  // Of all lanes of a team. Two barriers: the room is the next fold's.
-  template <class Fold>
-  __device__ __forceinline__ static typename Fold::State combine_team(typename Fold::State state,
-                                                                      char* room) {
-    using State = typename Fold::State;
-    state = combine_warp<Fold>(state);
-    if constexpr (WARPS > 1) {
-      auto* const states = reinterpret_cast<State*>(room);
-      if (threadIdx.x % 32 == 0) states[threadIdx.x / 32] = state;
-      __syncthreads();
-      state = states[threadIdx.x % WARPS];
-      state = combine_lanes<Fold, WARPS>(state);
-      __syncthreads();
-    }
-    return state;
-  }
-
   static constexpr unsigned FULL = (1u << JOINT_WIDTH) - 1;
   static constexpr unsigned INPUT_MASK = (1u << Types::INPUTS) - 1;
 
@@ -224,6 +209,7 @@ MadeRows<Program, HELD, WARPS> made_rows(const Program& program,
 template <class T, int WARPS_>
 struct GivenRows {
   static constexpr int WARPS = WARPS_;
+  using Exchange = TeamExchange<1, 1, 4>;  // of which nothing is asked
   using Element = T;
 
   const T* data;
@@ -235,7 +221,7 @@ struct GivenRows {
   __device__ __forceinline__ void ask_for() const {}
 
   template <bool VECTORS, class To>
-  __device__ __forceinline__ void fill(int64_t row, int lane, char*, const To& to) const {
+  __device__ __forceinline__ void fill(int64_t row, int lane, Exchange&, const To& to) const {
     int64_t offsets[1] = {};
     kept.locate(row, 1, offsets);
 #pragma unroll 4

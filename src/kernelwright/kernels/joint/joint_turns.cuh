@@ -2,44 +2,86 @@
 // Turns of products of the same few rows: which columns they are, the rows in shared memory, and
 // how results end.
 
+#include <cstring>
+
+#include "async_copy.cuh"
 #include "joint_problem.cuh"
 #include "mma_16x8x16.cuh"
 #include "run.cuh"
 
-// Sizes of turns, by blocks of so many warps.
-template <int WARPS_, class Problem>
-struct JointShape {
-  static constexpr int WARPS = WARPS_, THREADS = 32 * WARPS;
+// Sizes of turns, and the shared memory of a block: sums of two turns, what is under way, and rows.
+template <class Config, class Problem>
+struct JointTile {
+  using T = typename Problem::T;
+  static constexpr int WARPS = Config::WARPS, THREADS = 32 * WARPS;
   static constexpr int ROWS = 16, COLUMNS = JOINT_COLUMNS, FACTORS = Problem::FACTORS;
   static constexpr int EACH = ROWS * COLUMNS;  // elements of a turn, each a thread's in the end
   static_assert(THREADS >= EACH, "a thread has one element");
   static constexpr int SUMS = WARPS * EACH * FACTORS;  // of a turn
+  static constexpr int LOADS = Config::LOADS;
+  static constexpr int STAGES = FACTORS == 1 ? 2 : 1;  // steps under way
+  static constexpr int RUN = 4 * JOINT_WIDTH;          // neighbours along K that four threads load
+  static constexpr int STEP = LOADS * RUN;
+  static constexpr int STAGE = LOADS * FACTORS * THREADS, SLOTS = STAGES * STAGE;
+  static constexpr int SUM_BYTES = 2 * SUMS * static_cast<int>(sizeof(float));
+  static constexpr int ROW_START = SUM_BYTES + SLOTS * 16;
+  static_assert(Problem::Rows::Exchange::BYTES <= SUM_BYTES, "states take the place of sums");
 
   // Elements from row to row: four threads of each of two rows read 128 bytes of all banks.
   __host__ __device__ static constexpr int64_t pitch(int64_t k) { return (k + 63) / 64 * 64 + 32; }
-  static int64_t row_bytes(int64_t k, int64_t rows) {
-    return (rows < ROWS ? rows : ROWS) * pitch(k) * int64_t{sizeof(typename Problem::T)};
+  static int64_t shared_bytes(int64_t k, int64_t rows) {
+    return ROW_START + (rows < ROWS ? rows : ROWS) * pitch(k) * int64_t{sizeof(T)};
   }
 };
 
-// A column of each factor.
+// Eight neighbours along K, two in each word.
+struct alignas(16) JointWords {
+  uint32_t word[4];
+};
+
+// A column of each factor: every four lanes have those of their own.
 template <class T, int FACTORS>
-struct JointColumn {
+struct JointColumns {
   const T* own[FACTORS];
   int64_t k_strides[FACTORS];
   bool exists = false;
+
+  // Eight neighbours along K to where this thread alone reads them, or zeros.
+  template <bool VECTORS>
+  __device__ __forceinline__ void fetch(int factor, int at, int k, JointWords* to) const {
+    const bool is_there = exists && at < k;
+    if constexpr (VECTORS) {
+      copy_async<16>(to, own[factor] + at, is_there);
+    } else {
+      T run[JOINT_WIDTH] = {};
+#pragma unroll
+      for (int i = 0; i < JOINT_WIDTH; ++i) {
+        if (is_there && at + i < k) run[i] = own[factor][(at + i) * k_strides[factor]];
+      }
+      memcpy(to, &run, sizeof(run));
+    }
+  }
+
+  // Their lines, on their way while the kernel before ends.
+  __device__ __forceinline__ void ask_for(int k, int threads) const {
+    if (!exists) return;
+    const int thread = threadIdx.x / 32 * 4 + threadIdx.x % 4;
+#pragma unroll
+    for (int f = 0; f < FACTORS; ++f) prefetch_lines(own[f], 0, 1, k, thread, threads / 8);
+  }
 };
 
-// Column `of_turn` in turn number `turn` of all results.
-template <class Shape, class Problem>
-__device__ __forceinline__ JointColumn<typename Problem::T, Problem::FACTORS> joint_column(
-    const Problem& problem, int turn, int of_turn) {
+// This lane's columns in turn number `turn` of all results.
+template <class Tile, class Problem>
+__device__ __forceinline__ JointColumns<typename Problem::T, Problem::FACTORS> joint_columns(
+    const Problem& problem, int turn) {
   using T = typename Problem::T;
-  JointColumn<T, Problem::FACTORS> found;
+  const int of_turn = threadIdx.x % 32 / 4;
+  JointColumns<T, Problem::FACTORS> found;
   repeat<Problem::COUNT>([&](auto index) {
     const auto& result = get<index>(problem.results);
     if (turn >= 0 && turn < result.turns) {
-      const int column = turn * Shape::COLUMNS + of_turn;
+      const int column = turn * Tile::COLUMNS + of_turn;
       found.exists = column < result.columns;
       const int run = found.exists ? result.run_of(column) : 0;
       const int place = found.exists ? column - run * result.run_columns() : 0;
@@ -61,33 +103,34 @@ __device__ __forceinline__ JointColumn<typename Problem::T, Problem::FACTORS> jo
 struct JointTurn {
   int tile = 0, turn = blockIdx.x;
 
-  template <class Shape, class Problem>
+  template <class Tile, class Problem>
   __device__ __forceinline__ bool exists(const Problem& problem) {
 #pragma unroll 1
     for (; turn >= problem.turns; turn -= problem.turns) ++tile;
-    return first_row<Shape>() < problem.places.count;
+    return first_row<Tile>() < problem.places.count;
   }
-  template <class Shape>
+  template <class Tile>
   __device__ __forceinline__ int first_row() const {
-    return tile * Shape::ROWS;
+    return tile * Tile::ROWS;
   }
 };
 
-// Writes `there` rows from `first` on, with zeros after each.
-template <bool VECTORS, class Shape, class Problem>
+// Writes `there` rows from `first` on, with zeros after each. `room`: of states that warps combine.
+template <bool VECTORS, class Tile, class Problem>
 __device__ __forceinline__ void fill_joint_rows(const Problem& problem, int first, int there,
                                                 char* room, typename Problem::T* rows) {
   using T = typename Problem::T;
   constexpr int TEAM = Problem::Rows::WARPS, LANES = 32 * TEAM;
-  static_assert(TEAM == 1 || TEAM == Shape::WARPS, "a warp, or all of a block");
+  static_assert(TEAM == 1 || TEAM == Tile::WARPS, "a warp, or all of a block");
   const int lane = threadIdx.x % LANES, k = static_cast<int>(problem.k);
-  const auto pitch = static_cast<int>(Shape::pitch(k));
+  const auto pitch = static_cast<int>(Tile::pitch(k));
+  typename Problem::Rows::Exchange exchange = {room};
 #pragma unroll 1
-  for (int row = threadIdx.x / LANES; row < there; row += Shape::WARPS / TEAM) {
+  for (int row = threadIdx.x / LANES; row < there; row += Tile::WARPS / TEAM) {
     T* const to = rows + row * pitch;
-    problem.rows.template fill<VECTORS>(first + row, lane, room, [&](int place, const auto& run) {
-      store_vector(to + place, run);
-    });
+    problem.rows.template fill<VECTORS>(
+        first + row, lane, exchange,
+        [&](int place, const auto& run) { store_vector(to + place, run); });
     const Vector<T, JOINT_WIDTH> nothing = {};
     const int place = k + lane * JOINT_WIDTH;
     if (place < pitch) store_vector(to + place, nothing);
@@ -120,20 +163,20 @@ struct JointEnd {
 
 // The end of a turn for one of its elements, which is of one product. What joins it is asked for
 // before the sums are there.
-template <class Shape, class Problem>
+template <class Tile, class Problem>
 struct JointEnds {
   using Products = typename Problem::Products;
   typename Problem::template Each<JointEnd> ends;
 
   __device__ __forceinline__ void find(const Problem& problem, int first_row, int turn) {
-    const int own = threadIdx.x, row = first_row + own / Shape::COLUMNS;
-    const bool is_there = own < Shape::EACH && row < problem.places.count;
+    const int own = threadIdx.x, row = first_row + own / Tile::COLUMNS;
+    const bool is_there = own < Tile::EACH && row < problem.places.count;
     repeat<Problem::COUNT>([&](auto index) {
       using Product = pack_item_t<index, Products>;
       constexpr int FIRST = first_joint_operand<index, Products>();
       const auto& result = get<index>(problem.results);
       auto& end = get<index>(ends);
-      const int column = turn * Shape::COLUMNS + own % Shape::COLUMNS;
+      const int column = turn * Tile::COLUMNS + own % Tile::COLUMNS;
       const bool is_own = is_there && turn >= 0 && column < result.columns;
       turn -= result.turns;
       repeat<Product::HALVES>([&](auto half) { end.to[half] = nullptr; });
@@ -157,13 +200,13 @@ struct JointEnds {
   // `parts`: what each warp has summed.
   __device__ __forceinline__ void store(const Problem& problem, const float* parts) const {
     const int own = threadIdx.x;
-    if (own >= Shape::EACH) return;
-    float sums[Shape::FACTORS] = {};
+    if (own >= Tile::EACH) return;
+    float sums[Tile::FACTORS] = {};
 #pragma unroll
-    for (int warp = 0; warp < Shape::WARPS; ++warp) {
+    for (int warp = 0; warp < Tile::WARPS; ++warp) {
 #pragma unroll
-      for (int f = 0; f < Shape::FACTORS; ++f) {
-        sums[f] += parts[(warp * Shape::FACTORS + f) * Shape::EACH + own];
+      for (int f = 0; f < Tile::FACTORS; ++f) {
+        sums[f] += parts[(warp * Tile::FACTORS + f) * Tile::EACH + own];
       }
     }
     repeat<Problem::COUNT>([&](auto index) {
@@ -171,7 +214,7 @@ struct JointEnds {
       const auto& functors = get<index>(problem.results).functors;
       repeat<Product::HALVES>([&](auto half) {
         get<index>(ends).store(get<half>(functors), half, sums,
-                               std::make_index_sequence<Shape::FACTORS>(),
+                               std::make_index_sequence<Tile::FACTORS>(),
                                typename Product::Indices());
       });
     });

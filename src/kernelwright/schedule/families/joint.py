@@ -73,8 +73,6 @@ def joint_configs(kernel: Kernel, machine: Machine) -> tuple[tuple[float, JointC
             room=room,
             held=_held(depth, row_warps),
             row_warps=row_warps,
-            # Two steps of one factor are under way, or one of two.
-            stages=2 if factors == 1 else 1,
         )
         if config.block_bytes(depth, config.ROWS, factors) <= room:
             found.append((_seconds_of(kernel, config, machine), config))
